@@ -1,0 +1,28 @@
+"""What can go wrong, said in one sentence that names the value and what to do about it."""
+
+
+class GarnetError(Exception):
+    """Everything the library raises on purpose; the command line turns it into one line."""
+
+
+class GraphError(GarnetError, ValueError):
+    """The input is not a graph this library can read or purify."""
+
+
+class ParameterError(GarnetError, ValueError):
+    """A parameter lies outside what is allowed."""
+
+
+class ConvergenceError(GarnetError, RuntimeError):
+    """An eigensolver that was asked to be strict did not reach its tolerance."""
+
+
+class MissingExtra(GarnetError, ImportError):
+    """A package that only this call needs is not installed."""
+
+    def __init__(self, package: str, purpose: str, cure: str) -> None:
+        super().__init__(f"{purpose} needs the package '{package}': pip install '{cure}'.")
+
+
+class ConvergenceWarning(UserWarning):
+    """An eigensolver stopped short of its tolerance; the message has the residual it reached."""

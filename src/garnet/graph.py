@@ -1,0 +1,347 @@
+"""The values that flow through the library, and `as_graph`, the only door into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from garnet.errors import GraphError
+
+if TYPE_CHECKING:
+    import networkx
+    import torch_geometric.data
+
+Edges = NDArray[np.int64]
+"""Undirected edges, shape (2, m), each once with the smaller node first, in lexicographic order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which nodes are for training, validation and testing: three disjoint arrays of node numbers."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Split) and all(
+            np.array_equal(getattr(self, part), getattr(other, part)) for part in ("train", "val", "test")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph whose invariants `as_graph` has proven; build it there, never by hand.
+
+    Attributes:
+        adjacency: (n, n) float32 CSR; symmetric, finite, positive entries, no self-loops, sorted indices.
+        features: (n, d) float32, dense or CSR, finite; or None.
+        labels: (n,) int64 classes, -1 where unknown; or None.
+        split: nodes for training, validation and testing; or None.
+        names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
+    """
+
+    adjacency: sp.csr_array
+    features: sp.csr_array | NDArray[np.float32] | None = None
+    labels: NDArray[np.int64] | None = None
+    split: Split | None = None
+    names: NDArray[Any] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, n."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges, m."""
+        return int(self.adjacency.nnz // 2)
+
+    @property
+    def edges(self) -> Edges:
+        """The undirected edges, shape (2, m)."""
+        upper = sp.triu(self.adjacency, k=1, format="csr")
+        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(upper.indptr))
+        return np.stack([rows, upper.indices.astype(np.int64)])
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """The weight of each of `edges`, shape (m,)."""
+        return np.asarray(sp.triu(self.adjacency, k=1, format="csr").data, dtype=np.float32)
+
+    @property
+    def degrees(self) -> NDArray[np.float64]:
+        """Weighted degree of each node, shape (n,)."""
+        return np.asarray(self.adjacency.sum(axis=1, dtype=np.float64)).ravel()
+
+    @property
+    def homophily(self) -> float | None:
+        """Share of edges, among those with two known labels, that join equal labels; None without such."""
+        if self.labels is None:
+            return None
+        first, second = self.labels[self.edges]
+        known = (first >= 0) & (second >= 0)
+        return float((first == second)[known].mean()) if known.any() else None
+
+    def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
+        """The same nodes joined by other edges: each (2, m) column one undirected edge."""
+        weights = np.ones(edges.shape[1]) if weights is None else np.asarray(weights)
+        return replace(self, adjacency=_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph in the format of the path's ending, whole or not at all (see `load_graph`)."""
+        from garnet.datasets.files import save_graph
+
+        save_graph(self, path)
+
+    def to_scipy(self) -> sp.csr_array:
+        """A copy of the adjacency matrix."""
+        return self.adjacency.copy()
+
+    def to_pyg(self) -> torch_geometric.data.Data:
+        """A PyTorch Geometric `Data`; weights, features, labels and split become its usual fields."""
+        from garnet.interop import to_pyg
+
+        return to_pyg(self)
+
+    def to_networkx(self) -> networkx.Graph:
+        """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
+        from garnet.interop import to_networkx
+
+        return to_networkx(self)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Graph)
+            and _same(self.adjacency, other.adjacency)
+            and _same(self.features, other.features)
+            and _same(self.labels, other.labels)
+            and self.split == other.split
+            and _same(self.names, other.names)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        parts = [f"{self.num_nodes} nodes", f"{self.num_edges} edges"]
+        if self.features is not None:
+            parts.append(f"{self.features.shape[1]} features")
+        if self.labels is not None:
+            parts.append(f"{self.labels.max(initial=-1) + 1} classes")
+        return f"Graph({', '.join(parts)})"
+
+
+def as_graph(
+    source: Any,
+    *,
+    features: Any = None,
+    labels: ArrayLike | None = None,
+    split: Split | None = None,
+    names: ArrayLike | None = None,
+    symmetrize: bool = False,
+) -> Graph:
+    """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
+
+    One rule for every kind of input: self-loops and zero weights are dropped; of several weights given for the
+    same ordered pair the largest counts; a graph that is not symmetric is refused unless `symmetrize` is set, and then
+    an edge has the larger of its two weights.
+
+    Args:
+        source: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
+            array; a PyTorch Geometric `Data`; a NetworkX graph; or a pair `(edge_index, n)` with `edge_index` (2, m).
+        features: (n, d) dense or SciPy sparse; overrides those of the source.
+        labels: (n,) integers, negative where unknown; overrides those of the source.
+        split: training, validation and test nodes; overrides that of the source.
+        names: (n,) integers or text; overrides those of the source.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+
+    Returns:
+        The graph, which shares no memory that a later change of the source could reach through the adjacency.
+
+    Raises:
+        GraphError: the source is no graph, or a part of it is malformed.
+
+    Example:
+        >>> import numpy as np
+        >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
+        Graph(4 nodes, 2 edges)
+    """
+    graph = _read(source, symmetrize)
+    n = graph.num_nodes
+    return Graph(
+        graph.adjacency,
+        features=_features(graph.features if features is None else features, n),
+        labels=_labels(graph.labels if labels is None else labels, n),
+        split=_split(graph.split if split is None else split, n),
+        names=_names(graph.names if names is None else names, n),
+    )
+
+
+def _read(source: Any, symmetrize: bool) -> Graph:
+    """The adjacency of any kind of source, and what else it carries, not yet checked."""
+    if isinstance(source, Graph):
+        return source
+    if isinstance(source, str | Path):
+        from garnet.datasets.files import load_graph
+
+        return load_graph(source, symmetrize=symmetrize)
+    if isinstance(source, np.ndarray) and source.ndim == 2:
+        if source.dtype == object:
+            raise GraphError("The matrix holds Python objects; give it a numeric dtype.")
+        if not np.isfinite(source).all():
+            raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
+        source = sp.coo_array(source)
+    if sp.issparse(source):
+        if source.ndim != 2 or source.shape[0] != source.shape[1]:
+            raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
+        entries = source.tocoo()
+        rows, cols = entries.coords
+        return Graph(_adjacency(rows, cols, entries.data, source.shape[0], symmetrize))
+    if isinstance(source, tuple) and len(source) == 2:
+        edge_index = np.asarray(source[0])
+        if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+            raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
+        weights = np.ones(edge_index.shape[1], dtype=np.float32)
+        return Graph(_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
+    package = type(source).__module__.partition(".")[0]
+    if package == "torch_geometric":
+        from garnet.interop import from_pyg
+
+        return from_pyg(source, symmetrize=symmetrize)
+    if hasattr(source, "nodes") and hasattr(source, "is_directed"):
+        from garnet.interop import from_networkx
+
+        return from_networkx(source, symmetrize=symmetrize)
+    raise GraphError(
+        f"Cannot read a graph from {type(source).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
+        "Data, a NetworkX graph, or (edge_index, n)."
+    )
+
+
+def _adjacency(rows: NDArray[Any], cols: NDArray[Any], weights: NDArray[Any], n: Any, symmetrize: bool) -> sp.csr_array:
+    """The canonical matrix of weighted, possibly directed, possibly repeated pairs."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        raise GraphError(f"The number of nodes must be an integer >= 0. Got {n!r} instead.")
+    _require_memory(8 * int(n), f"A graph of {n} nodes")
+    if weights.dtype.kind not in "biuf":
+        raise GraphError(f"Edge weights must be numbers. Got dtype {weights.dtype} instead.")
+    for ends in (rows, cols):
+        if ends.size and ends.dtype.kind not in "iu":
+            raise GraphError(f"Node numbers must be integers. Got dtype {ends.dtype} instead.")
+        if ends.size and not (ends.min() >= 0 and ends.max() < n):
+            bad = ends[(ends < 0) | (ends >= n)][0]
+            raise GraphError(f"Node {bad} does not exist: the graph has {n} nodes, numbered 0 to {n - 1}.")
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
+    if not np.isfinite(weights).all():
+        raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
+    if (weights < 0).any():
+        raise GraphError(f"Edge weights must not be negative. Got {weights.min():g}; take magnitudes or drop them.")
+
+    keep = (rows != cols) & (weights > 0)
+    rows, cols, weights = rows[keep], cols[keep], weights[keep]
+    matrix = sp.coo_array((weights, (rows, cols)), shape=(n, n)).tocsr()
+    if matrix.nnz < len(weights):
+        matrix = _largest_of_repeated(rows.astype(np.int64), cols.astype(np.int64), weights, int(n))
+    matrix.sort_indices()
+
+    reverse = matrix.T.tocsr()
+    reverse.sort_indices()
+    if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
+        one_way = matrix.nnz - (matrix.astype(bool) * reverse.astype(bool)).nnz
+        trouble = f"{one_way} of its {matrix.nnz} edges have no reverse edge"
+    elif not np.allclose(matrix.data, reverse.data, rtol=1e-5, atol=0):
+        trouble = "some edges and their reverse have different weights"
+    else:
+        return matrix if np.array_equal(matrix.data, reverse.data) else matrix.maximum(reverse)
+    if symmetrize:
+        return matrix.maximum(reverse).tocsr()
+    raise GraphError(f"The graph is directed: {trouble}. Symmetrize it to keep every edge in both directions.")
+
+
+def _largest_of_repeated(
+    rows: NDArray[np.int64], cols: NDArray[np.int64], weights: NDArray[np.float32], n: int
+) -> sp.csr_array:
+    order = np.lexsort((cols, rows))
+    rows, cols, weights = rows[order], cols[order], weights[order]
+    first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(cols) != 0)))
+    largest = np.maximum.reduceat(weights, first)
+    return sp.coo_array((largest, (rows[first], cols[first])), shape=(n, n)).tocsr()
+
+
+def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | None:
+    if features is None:
+        return None
+    if sp.issparse(features):
+        matrix = sp.csr_array(features)
+        values = matrix.data
+    else:
+        matrix = values = np.asarray(features)
+    if matrix.ndim != 2 or matrix.shape[0] != n:
+        raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
+    if values.dtype.kind not in "biuf":
+        raise GraphError(f"Features must be numbers. Got dtype {values.dtype} instead.")
+    with np.errstate(over="ignore"):
+        matrix = matrix.astype(np.float32, copy=False)
+    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
+        raise GraphError("The features have entries that are NaN or infinite; remove or repair them.")
+    return matrix
+
+
+def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    if labels is None:
+        return None
+    array = np.asarray(labels)
+    if array.shape != (n,):
+        raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
+    if array.dtype.kind not in "iu":
+        raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
+    return np.maximum(array.astype(np.int64), -1)
+
+
+def _split(split: Split | None, n: int) -> Split | None:
+    if split is None:
+        return None
+    parts = [np.asarray(part) for part in (split.train, split.val, split.test)]
+    nodes = np.concatenate(parts)
+    if nodes.size and (nodes.dtype.kind not in "iu" or nodes.min() < 0 or nodes.max() >= n):
+        raise GraphError(f"A split must hold node numbers from 0 to {n - 1}. Got {nodes.min()} to {nodes.max()}.")
+    if len(np.unique(nodes)) < len(nodes):
+        raise GraphError("A split names a node twice; training, validation and test nodes must be disjoint.")
+    return Split(*(part.astype(np.int64) for part in parts))
+
+
+def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
+    if names is None:
+        return None
+    array = np.asarray(names)
+    if array.shape != (n,) or array.dtype.kind not in "iuU":
+        raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
+    if len(np.unique(array)) < n:
+        raise GraphError("Two nodes have the same name; names must be distinct.")
+    if array.dtype.kind != "U" and np.array_equal(array, np.arange(n)):
+        return None
+    return array
+
+
+def _same(one: Any, other: Any) -> bool:
+    if sp.issparse(one) and sp.issparse(other):
+        return bool(one.shape == other.shape and (one != other).nnz == 0)
+    if one is None or other is None or sp.issparse(one) or sp.issparse(other):
+        return one is other
+    return bool(np.array_equal(one, other))
+
+
+def _require_memory(needed: int, what: str) -> None:
+    """Refuse what this machine cannot hold before trying to allocate it."""
+    from garnet.memory import physical_memory
+
+    if needed > physical_memory():
+        raise GraphError(f"{what} needs {needed / 1e9:.3g} GB, more than this machine's memory.")

@@ -1,0 +1,126 @@
+"""PyTorch Geometric and NetworkX, to and from `Graph`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from garnet.errors import GraphError, MissingExtra
+from garnet.graph import Edges, Graph, Split, _adjacency
+
+if TYPE_CHECKING:
+    import networkx
+    import torch_geometric.data
+    from numpy.typing import NDArray
+
+
+def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Graph:
+    """Read `edge_index`, `edge_weight`, `x`, `y` and the three masks of a homogeneous `Data`.
+
+    A `y` that is not one integer a node, and masks that hold several splits, say nothing a `Graph` can hold and are
+    left out; the `Data` a purifier gives back still has them.
+    """
+    edge_index = getattr(data, "edge_index", None)
+    if edge_index is None:
+        raise GraphError(f"The {type(data).__name__} has no edge_index; convert it to a homogeneous Data with one.")
+    n = data.num_nodes
+    edges = edge_index.detach().cpu().numpy()
+    weight = getattr(data, "edge_weight", None)
+    weights = np.ones(edges.shape[1], np.float32) if weight is None else weight.detach().cpu().numpy().reshape(-1)
+    if len(weights) != edges.shape[1]:
+        raise GraphError(f"The Data has {edges.shape[1]} edges but {len(weights)} edge weights; give one for each.")
+    features = getattr(data, "x", None)
+    return Graph(
+        _adjacency(edges[0], edges[1], weights, n, symmetrize),
+        features=None if features is None else features.detach().cpu().numpy(),
+        labels=_class_labels(getattr(data, "y", None), n),
+        split=_masks_to_split(data, n),
+    )
+
+
+def _class_labels(y: Any, n: int) -> NDArray[np.int64] | None:
+    if y is None or not hasattr(y, "detach"):
+        return None
+    values = y.detach().cpu().numpy()
+    return values.reshape(-1) if values.dtype.kind in "iu" and values.size == n else None
+
+
+def _masks_to_split(data: Any, n: int) -> Split | None:
+    masks: list[Any] = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
+    if any(mask is None or tuple(mask.shape) != (n,) for mask in masks):
+        return None
+    parts = [np.flatnonzero(mask.detach().cpu().numpy()) for mask in masks]
+    disjoint = len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
+    return Split(*parts) if disjoint else None
+
+
+def to_pyg(graph: Graph) -> torch_geometric.data.Data:
+    """A `Data` with every edge in both directions, sorted, and features made dense."""
+    try:
+        import torch
+        from torch_geometric.data import Data
+    except ImportError as error:
+        raise MissingExtra("torch_geometric", "A PyG Data", "torch_geometric") from error
+    edge_index, edge_weight = directed_edges(graph)
+    data = Data(
+        edge_index=torch.from_numpy(edge_index),
+        edge_weight=torch.from_numpy(edge_weight),
+        num_nodes=graph.num_nodes,
+    )
+    if graph.features is not None:
+        dense = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
+        data.x = torch.from_numpy(dense)
+    if graph.labels is not None:
+        data.y = torch.from_numpy(graph.labels)
+    if graph.split is not None:
+        for part in ("train", "val", "test"):
+            mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+            mask[torch.from_numpy(getattr(graph.split, part))] = True
+            data[f"{part}_mask"] = mask
+    return data
+
+
+def directed_edges(graph: Graph) -> tuple[Edges, NDArray[np.float32]]:
+    """Every edge in both directions, (2, 2m), sorted by row, and the weights, (2m,)."""
+    matrix = graph.adjacency
+    rows = np.repeat(np.arange(graph.num_nodes, dtype=np.int64), np.diff(matrix.indptr))
+    return np.stack([rows, matrix.indices.astype(np.int64)]), matrix.data.copy()
+
+
+def from_networkx(source: networkx.Graph, *, symmetrize: bool = False) -> Graph:
+    """Read a NetworkX graph: `weight` of its edges (1 if absent), integer `label` of its nodes.
+
+    Node names become `Graph.names`: integers if all are integers, otherwise their text.
+    """
+    nodes = list(source.nodes)
+    position = {node: i for i, node in enumerate(nodes)}
+    triples = [(position[u], position[v], w) for u, v, w in source.edges(data="weight", default=1.0)]
+    rows, cols = np.array([t[:2] for t in triples], dtype=np.int64).reshape(-1, 2).T
+    weights = np.array([t[2] for t in triples])
+    labels = [source.nodes[node].get("label") for node in nodes]
+    integers = all(isinstance(node, int) and abs(node) < 2**63 for node in nodes)
+    return Graph(
+        _adjacency(rows, cols, weights.astype(np.float32) if not triples else weights, len(nodes),
+                   symmetrize or not source.is_directed()),
+        labels=np.array(labels) if nodes and all(isinstance(x, int | np.integer) for x in labels) else None,
+        names=np.array(nodes, dtype=np.int64) if integers else np.array([str(node) for node in nodes]),
+    )  # fmt: skip
+
+
+def to_networkx(graph: Graph) -> networkx.Graph:
+    """A NetworkX graph whose nodes carry the graph's names."""
+    try:
+        import networkx
+    except ImportError as error:
+        raise MissingExtra("networkx", "A NetworkX graph", "pygarnet[networkx]") from error
+    names = (np.arange(graph.num_nodes) if graph.names is None else graph.names).tolist()
+    result = networkx.Graph()
+    result.add_nodes_from(names)
+    if graph.labels is not None:
+        networkx.set_node_attributes(result, dict(zip(names, graph.labels.tolist(), strict=True)), "label")
+    (first, second), weights = graph.edges, graph.weights
+    result.add_weighted_edges_from(
+        (names[u], names[v], w) for u, v, w in zip(first.tolist(), second.tolist(), weights.tolist(), strict=True)
+    )
+    return result
