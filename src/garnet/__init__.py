@@ -10,15 +10,22 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from garnet.datasets.files import load_graph
     from garnet.graph import Graph, Split, as_graph
+    from garnet.purification import Ledger, Purification
+    from garnet.purify import GARNET
+    from garnet.spectral import Spectrum
 
 _HOME = {
+    "GARNET": "garnet.purify",
     "Graph": "garnet.graph",
     "Split": "garnet.graph",
     "as_graph": "garnet.graph",
     "load_graph": "garnet.datasets.files",
+    "Ledger": "garnet.purification",
+    "Purification": "garnet.purification",
+    "Spectrum": "garnet.spectral",
 }
 
-__all__ = ["Graph", "Split", "as_graph", "load_graph"]
+__all__ = ["GARNET", "Graph", "Ledger", "Purification", "Spectrum", "Split", "as_graph", "load_graph"]
 
 
 def __getattr__(name: str) -> Any:

@@ -192,26 +192,24 @@ def _read(source: Any, symmetrize: bool) -> Graph:
         from garnet.datasets.files import load_graph
 
         return load_graph(source, symmetrize=symmetrize)
-    if isinstance(source, np.ndarray) and source.ndim == 2:
-        if source.dtype == object:
-            raise GraphError("The matrix holds Python objects; give it a numeric dtype.")
-        if not np.isfinite(source).all():
-            raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
-        source = sp.coo_array(source)
-    if sp.issparse(source):
+    if (isinstance(source, np.ndarray) and source.ndim == 2) or sp.issparse(source):
         if source.ndim != 2 or source.shape[0] != source.shape[1]:
             raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
-        entries = source.tocoo()
-        rows, cols = entries.coords
-        return Graph(_adjacency(rows, cols, entries.data, source.shape[0], symmetrize))
+        if sp.issparse(source):
+            entries = source.tocoo()
+            rows, cols, weights = entries.row, entries.col, entries.data
+        else:
+            source = np.asarray(source)  # a np.matrix would stay two-dimensional below
+            rows, cols = np.nonzero(source)
+            weights = source[rows, cols]
+        return Graph(_adjacency(rows, cols, weights, source.shape[0], symmetrize))
     if isinstance(source, tuple) and len(source) == 2:
-        edge_index = np.asarray(source[0])
+        edge_index = _array(source[0], "An edge_index")
         if edge_index.ndim != 2 or edge_index.shape[0] != 2:
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
         return Graph(_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
-    package = type(source).__module__.partition(".")[0]
-    if package == "torch_geometric":
+    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
         from garnet.interop import from_pyg
 
         return from_pyg(source, symmetrize=symmetrize)
@@ -229,7 +227,11 @@ def _adjacency(rows: NDArray[Any], cols: NDArray[Any], weights: NDArray[Any], n:
     """The canonical matrix of weighted, possibly directed, possibly repeated pairs."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
         raise GraphError(f"The number of nodes must be an integer >= 0. Got {n!r} instead.")
-    _require_memory(8 * int(n), f"A graph of {n} nodes")
+    n = int(n)
+    # Whatever the edges: the row pointers of the matrix, of its transpose, and of what SciPy holds between the two.
+    _require_memory(32 * n, f"A graph of {n} nodes")
+    if weights.shape != rows.shape:
+        raise GraphError(f"Each of {len(rows)} edges needs one weight. Got weights of shape {weights.shape} instead.")
     if weights.dtype.kind not in "biuf":
         raise GraphError(f"Edge weights must be numbers. Got dtype {weights.dtype} instead.")
     for ends in (rows, cols):
@@ -249,7 +251,7 @@ def _adjacency(rows: NDArray[Any], cols: NDArray[Any], weights: NDArray[Any], n:
     rows, cols, weights = rows[keep], cols[keep], weights[keep]
     matrix = sp.coo_array((weights, (rows, cols)), shape=(n, n)).tocsr()
     if matrix.nnz < len(weights):
-        matrix = _largest_of_repeated(rows.astype(np.int64), cols.astype(np.int64), weights, int(n))
+        matrix = _largest_of_repeated(rows.astype(np.int64), cols.astype(np.int64), weights, n)
     matrix.sort_indices()
 
     reverse = matrix.T.tocsr()
@@ -283,7 +285,7 @@ def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | Non
         matrix = sp.csr_array(features)
         values = matrix.data
     else:
-        matrix = values = np.asarray(features)
+        matrix = values = _array(features, "Features")
     if matrix.ndim != 2 or matrix.shape[0] != n:
         raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
     if values.dtype.kind not in "biuf":
@@ -298,20 +300,27 @@ def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | Non
 def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     if labels is None:
         return None
-    array = np.asarray(labels)
+    array = _array(labels, "Labels")
     if array.shape != (n,):
         raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
     if array.dtype.kind not in "iu":
         raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
+    # Models have an output for each class, so one absurd number would make them absurdly large.
+    if array.size and array.max() >= max(n, 100_000):
+        raise GraphError(f"Labels must number the classes from 0. Got {array.max()}, far more than there are nodes.")
     return np.maximum(array.astype(np.int64), -1)
 
 
 def _split(split: Split | None, n: int) -> Split | None:
     if split is None:
         return None
-    parts = [np.asarray(part) for part in (split.train, split.val, split.test)]
-    nodes = np.concatenate(parts)
-    if nodes.size and (nodes.dtype.kind not in "iu" or nodes.min() < 0 or nodes.max() >= n):
+    if not isinstance(split, Split):
+        raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
+    parts = [_array(part, "A split") for part in (split.train, split.val, split.test)]
+    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in parts):
+        raise GraphError("A split must be three one-dimensional arrays of node numbers.")
+    nodes = np.concatenate([part.astype(np.int64) for part in parts])
+    if nodes.size and (nodes.min() < 0 or nodes.max() >= n):
         raise GraphError(f"A split must hold node numbers from 0 to {n - 1}. Got {nodes.min()} to {nodes.max()}.")
     if len(np.unique(nodes)) < len(nodes):
         raise GraphError("A split names a node twice; training, validation and test nodes must be disjoint.")
@@ -321,7 +330,7 @@ def _split(split: Split | None, n: int) -> Split | None:
 def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
     if names is None:
         return None
-    array = np.asarray(names)
+    array = _array(names, "Names")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
     if len(np.unique(array)) < n:
@@ -329,6 +338,15 @@ def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
     if array.dtype.kind != "U" and np.array_equal(array, np.arange(n)):
         return None
     return array
+
+
+def _array(values: Any, what: str) -> NDArray[Any]:
+    """Anything array-like as an array; an empty list as one of integers."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise GraphError(f"{what} cannot be made an array ({error}).") from error
+    return array.astype(np.int64) if array.shape == (0,) else array
 
 
 def _same(one: Any, other: Any) -> bool:

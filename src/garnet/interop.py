@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph import Edges, Graph, Split, _adjacency
+from garnet.graph import Edges, Graph, Split, _adjacency, _array
 
 if TYPE_CHECKING:
     import networkx
+    import torch
     import torch_geometric.data
     from numpy.typing import NDArray
 
@@ -26,17 +29,32 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
         raise GraphError(f"The {type(data).__name__} has no edge_index; convert it to a homogeneous Data with one.")
     n = data.num_nodes
     edges = edge_index.detach().cpu().numpy()
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise GraphError(f"An edge_index must have shape (2, m). Got {edges.shape} instead.")
     weight = getattr(data, "edge_weight", None)
-    weights = np.ones(edges.shape[1], np.float32) if weight is None else weight.detach().cpu().numpy().reshape(-1)
+    weights = np.ones(edges.shape[1], np.float32) if weight is None else _numpy(weight).reshape(-1)
     if len(weights) != edges.shape[1]:
         raise GraphError(f"The Data has {edges.shape[1]} edges but {len(weights)} edge weights; give one for each.")
     features = getattr(data, "x", None)
     return Graph(
         _adjacency(edges[0], edges[1], weights, n, symmetrize),
-        features=None if features is None else features.detach().cpu().numpy(),
+        features=None if features is None else _feature_matrix(features),
         labels=_class_labels(getattr(data, "y", None), n),
         split=_masks_to_split(data, n),
     )
+
+
+def _feature_matrix(x: torch.Tensor) -> Any:
+    if not (x.is_sparse or x.is_sparse_csr):
+        return _numpy(x)
+    entries = (x.detach().to_sparse() if x.is_sparse_csr else x.detach()).coalesce()
+    return sp.coo_array((_numpy(entries.values()), tuple(_numpy(entries.indices()))), shape=tuple(x.shape)).tocsr()
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    # NumPy has no bfloat16, and a Graph keeps 32 bits anyway.
+    values = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
+    return np.asarray(values.cpu().numpy())
 
 
 def _class_labels(y: Any, n: int) -> NDArray[np.int64] | None:
@@ -70,9 +88,10 @@ def to_pyg(graph: Graph) -> torch_geometric.data.Data:
     )
     if graph.features is not None:
         dense = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
-        data.x = torch.from_numpy(dense)
+        # Copies: a Graph never changes, but transforms of PyG work in place.
+        data.x = torch.from_numpy(dense.copy() if dense is graph.features else dense)
     if graph.labels is not None:
-        data.y = torch.from_numpy(graph.labels)
+        data.y = torch.from_numpy(graph.labels.copy())
     if graph.split is not None:
         for part in ("train", "val", "test"):
             mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -97,15 +116,14 @@ def from_networkx(source: networkx.Graph, *, symmetrize: bool = False) -> Graph:
     position = {node: i for i, node in enumerate(nodes)}
     triples = [(position[u], position[v], w) for u, v, w in source.edges(data="weight", default=1.0)]
     rows, cols = np.array([t[:2] for t in triples], dtype=np.int64).reshape(-1, 2).T
-    weights = np.array([t[2] for t in triples])
+    weights = _array([t[2] for t in triples], "Edge weights")
     labels = [source.nodes[node].get("label") for node in nodes]
-    integers = all(isinstance(node, int) and abs(node) < 2**63 for node in nodes)
+    integers = all(isinstance(node, int | np.integer) and -(2**63) <= node < 2**63 for node in nodes)
     return Graph(
-        _adjacency(rows, cols, weights.astype(np.float32) if not triples else weights, len(nodes),
-                   symmetrize or not source.is_directed()),
+        _adjacency(rows, cols, weights, len(nodes), symmetrize or not source.is_directed()),
         labels=np.array(labels) if nodes and all(isinstance(x, int | np.integer) for x in labels) else None,
         names=np.array(nodes, dtype=np.int64) if integers else np.array([str(node) for node in nodes]),
-    )  # fmt: skip
+    )
 
 
 def to_networkx(graph: Graph) -> networkx.Graph:
@@ -123,4 +141,23 @@ def to_networkx(graph: Graph) -> networkx.Graph:
     result.add_weighted_edges_from(
         (names[u], names[v], w) for u, v, w in zip(first.tolist(), second.tolist(), weights.tolist(), strict=True)
     )
+    return result
+
+
+def with_edges_of(graph: Graph, data: torch_geometric.data.Data) -> torch_geometric.data.Data:
+    """A copy of `data` with the graph's edges, in both directions, as `edge_index` and `edge_weight`.
+
+    Attributes that describe the old edges one by one, such as `edge_attr`, are left out: the edges they speak of may be
+    gone.
+    """
+    import torch
+
+    result = copy.copy(data)
+    for name in list(result.keys()):
+        if name not in ("edge_index", "edge_weight") and result.is_edge_attr(name):
+            del result[name]
+    edge_index, edge_weight = directed_edges(graph)
+    device = data.edge_index.device
+    result.edge_index = torch.from_numpy(edge_index).to(device)
+    result.edge_weight = torch.from_numpy(edge_weight).to(device)
     return result

@@ -1,0 +1,145 @@
+"""Reading a graph from a file and writing one to it, in the format of the file's ending."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from garnet.atomic import atomic_path
+from garnet.datasets.edge_list import read_edge_list, write_edge_list
+from garnet.datasets.limits import read_text
+from garnet.datasets.matrix_market import read_matrix_market, write_matrix_market
+from garnet.datasets.npz import read_npz, write_npz
+from garnet.errors import GraphError
+from garnet.graph import Graph
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
+_ENDINGS = (".npz", ".mtx", *_DELIMITERS)
+
+
+def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
+    """Read a graph from a file, whoever wrote it; its ending says how.
+
+    * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
+      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
+      keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
+    * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
+    * `.mtx`: a square matrix in Matrix Market format.
+
+    All but `.npz` may have `.gz` after the ending. Nothing in a file is ever unpickled or run, and a file that declares
+    more than it holds, or more than this machine's memory, is refused before anything is allocated for it.
+
+    An edge list has rows `u, v` or `u, v, weight` between commas (`.csv`), tabs (`.tsv`) or whichever of tabs, commas
+    and blanks its first row has. Blank lines and those that begin with `#` or `%` are skipped. The first row is a
+    header if its first two cells are no integers while those of all other rows are, or if they are, in capitals or not,
+    one of source,target / src,dst / u,v / from,to / node1,node2. Names that are all integers are sorted as such, others
+    as text, and nodes are numbered in that order. A list in which no pair is given in both directions is undirected,
+    one row an edge; one that gives some pairs in both directions and others in one is directed.
+
+    Args:
+        path: the file.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+
+    Returns:
+        The graph, which has passed `as_graph`.
+
+    Raises:
+        GraphError: there is no such file, or it does not hold a graph; the message says why.
+    """
+    path = Path(path)
+    ending, _ = _ending(path)
+    try:
+        _require_file(path)
+        if ending == ".npz":
+            return read_npz(path, symmetrize)
+        if ending == ".mtx":
+            return read_matrix_market(read_text(path), symmetrize)
+        return read_edge_list(read_text(path), _DELIMITERS[ending], symmetrize)
+    except GraphError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"{error.strerror or error}."
+    except MemoryError:
+        reason = "it does not fit in memory."
+    raise GraphError(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
+
+
+def save_graph(graph: Graph, path: str | Path) -> None:
+    """Write a graph to a file, whole or not at all; its ending says how, as for `load_graph`.
+
+    Only `.npz` keeps everything. An edge list keeps edges, weights and names, without the nodes that have no edge;
+    names that are texts but all spell integers come back as integers. A Matrix Market file keeps edges and weights.
+    Features, labels and split are in neither. Edge lists that end in `.txt` or `.edges` have tabs. The same graph gives
+    the same bytes.
+
+    Args:
+        graph: the graph.
+        path: the file, replaced if it exists; its folder must exist.
+
+    Raises:
+        GraphError: the ending is unknown, or a name of a node cannot be kept in an edge list.
+        GarnetError: the file cannot be written.
+    """
+    path = Path(path)
+    ending, packed = _ending(path)
+    with atomic_path(path) as unfinished:
+        if ending == ".npz":
+            write_npz(graph, unfinished)
+            return
+        with _writing(unfinished, packed) as stream:
+            if ending == ".mtx":
+                write_matrix_market(graph, stream)
+            else:
+                write_edge_list(graph, stream, _DELIMITERS[ending] or "\t")
+
+
+def require_writable(path: str | Path) -> None:
+    """Say now, before hours of work, that a graph could not be written there."""
+    path = Path(path)
+    _ending(path)
+    if path.is_dir():
+        raise GraphError(f"Cannot write {path}: it is a folder; give a file in it.")
+    if not os.access(path.parent, os.W_OK):
+        raise GraphError(f"Cannot write {path}: the folder {path.parent} is missing or read-only.")
+
+
+def _ending(path: Path) -> tuple[str, bool]:
+    """The ending that names the format, and whether `.gz` comes after it."""
+    name = path.name.lower()
+    packed = name.endswith(".gz")
+    ending = Path(name.removesuffix(".gz")).suffix
+    if ending not in _ENDINGS or (packed and ending == ".npz"):
+        raise GraphError(
+            f"Cannot tell the format of {path}; its name must end in {', '.join(_ENDINGS)}, or in one of them but the "
+            "first with .gz after it."
+        )
+    return ending, packed
+
+
+def _require_file(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise GraphError("it is a folder; give a file in it.")
+        if not path.exists():
+            raise GraphError("there is no such file.")
+        if not path.is_file():
+            raise GraphError("it is not a regular file.")
+        if not path.stat().st_size:
+            raise GraphError("it is empty.")
+    except ValueError as error:  # a NUL in the name
+        raise error if isinstance(error, GraphError) else GraphError(f"{error}.") from error
+
+
+@contextmanager
+def _writing(path: Path, packed: bool) -> Iterator[BinaryIO]:
+    with path.open("wb") as raw:
+        if not packed:
+            yield raw
+            return
+        # Neither name nor time in the header, so that the same graph gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
+            yield cast(BinaryIO, stream)

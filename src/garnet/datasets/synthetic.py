@@ -1,0 +1,144 @@
+"""Graphs drawn at random, of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.errors import GraphError, ParameterError
+from garnet.graph import Edges, Graph, as_graph
+
+
+def block_model(
+    n: int,
+    *,
+    classes: int = 5,
+    mean_degree: float = 10.0,
+    homophily: float = 0.8,
+    exponent: float = 2.5,
+    seed: int = 0,
+) -> Graph:
+    r"""A degree-corrected stochastic block model, drawn edge by edge in the manner of Chung and Lu.
+
+    Every node has a propensity :math:`\theta \ge 1` with density :math:`\propto \theta^{-\text{exponent}}`. One end of
+    an edge is drawn in proportion to the propensities; the other likewise, among the nodes of the same class with
+    probability `homophily` and among all others otherwise. Loops and repeated edges are dropped, so the mean degree
+    comes out a little below `mean_degree`. The time is that of sorting the edges: a million nodes take seconds.
+
+    Args:
+        n: number of nodes.
+        classes: number of classes, which are of equal size; with one, every edge is inside it.
+        mean_degree: number of edges drawn, twice over, for each node.
+        homophily: share of the edges that join nodes of the same class, between 0 and 1.
+        exponent: of the power law of degrees, above 2; the larger, the more alike the degrees are.
+        seed: the same seed gives the same graph.
+
+    Returns:
+        The graph, with `labels` from 0 to `classes` - 1.
+
+    Raises:
+        ParameterError: a parameter lies outside what is allowed.
+
+    Example:
+        >>> block_model(1000, classes=3, mean_degree=4.0, seed=7).labels.max()
+        np.int64(2)
+    """
+    _require_integer("block_model", "n", n, 0)
+    _require_integer("block_model", "classes", classes, 1)
+    _require("mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}")
+    _require("homophily", homophily, 0 <= homophily <= 1, "lie in [0, 1]")
+    _require("exponent", exponent, exponent > 2, "be above 2")
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % classes)
+    by_class = np.argsort(labels, kind="stable")
+    # Above this bound two hubs would be joined several times over, and repeated edges are dropped.
+    theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
+    reach = np.concatenate([[0.0], np.cumsum(theta)])
+    edge_of_class = reach[np.searchsorted(labels[by_class], np.arange(classes + 1))]
+
+    draws = round(n * mean_degree / 2)
+    first = _locate(reach, rng.random(draws) * reach[-1])
+    own = labels[by_class[first]]
+    low, high = edge_of_class[own], edge_of_class[own + 1]
+    elsewhere = reach[-1] - (high - low)
+    inside = (rng.random(draws) < homophily) | (elsewhere <= 0)
+    ticket = rng.random(draws)
+    # The other classes' stretch of the line is the whole line with the own class cut out.
+    outside = ticket * elsewhere
+    place = np.where(inside, low + ticket * (high - low), outside + np.where(outside >= low, high - low, 0.0))
+    ends = by_class[np.stack([first, _locate(reach, place)])]
+    return as_graph((ends, n), labels=labels, symmetrize=True)
+
+
+def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
+    """Random pairs of nodes that have no edge and different known labels, such as an attack would add.
+
+    Args:
+        graph: a graph with labels.
+        count: how many pairs.
+        seed: the same seed gives the same pairs.
+
+    Returns:
+        (2, count) distinct pairs, the smaller node first, in lexicographic order.
+
+    Raises:
+        GraphError: the graph has no labels, or fewer such pairs than `count`.
+
+    Example:
+        >>> inter_class_edges(as_graph(([[0, 1], [1, 0]], 3), labels=[0, 1, 0]), 1, seed=0)
+        array([[1],
+               [2]])
+    """
+    _require_integer("inter_class_edges", "count", count, 0)
+    if graph.labels is None:
+        raise GraphError("The graph has no labels, so no edge can be told to join two classes.")
+    n, labels = graph.num_nodes, graph.labels
+    nodes = np.argsort(labels, kind="stable")
+    nodes = nodes[labels[nodes] >= 0]
+    # In the order of classes a node's partners are all that come after its class, so the pairs can be numbered.
+    after = np.searchsorted(labels[nodes], labels[nodes], side="right")
+    offsets = np.concatenate([[0], np.cumsum(len(nodes) - after)])
+    pairs = int(offsets[-1])
+
+    first, second = graph.edges
+    joins = (labels[first] != labels[second]) & (labels[first] >= 0) & (labels[second] >= 0)
+    taken = first[joins] * n + second[joins]
+    if count > pairs - len(taken):
+        raise GraphError(
+            f"The graph has {pairs - len(taken)} pairs of unjoined nodes of different classes, fewer than {count}."
+        )
+
+    def keys(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        position = np.searchsorted(offsets, numbers, side="right") - 1
+        one, other = nodes[position], nodes[after[position] + numbers - offsets[position]]
+        return np.setdiff1d(np.minimum(one, other) * n + np.maximum(one, other), taken)
+
+    rng = np.random.default_rng(seed)
+    found = np.zeros(0, dtype=np.int64)
+    if pairs <= 4 * (count + len(taken)):
+        found = keys(np.arange(pairs))
+    while len(found) < count:
+        # At least three draws in four are new pairs without an edge, so a few rounds suffice.
+        found = np.union1d(found, keys(rng.integers(pairs, size=count)))
+    chosen = np.sort(rng.choice(found, count, replace=False))
+    return np.stack([chosen // max(n, 1), chosen % max(n, 1)])
+
+
+def _locate(reach: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The node whose stretch of the line covers each place; rounding may put a place just past the end."""
+    found = np.searchsorted(reach, place, side="right") - 1
+    return np.minimum(found, max(len(reach) - 2, 0)).astype(np.int64)
+
+
+def _require(name: str, value: Any, fulfilled: bool, must: str) -> None:
+    if not fulfilled:
+        raise ParameterError(f"The '{name}' parameter of block_model must {must}. Got {value!r} instead.")
+
+
+def _require_integer(function: str, name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(
+            f"The '{name}' parameter of {function} must be an integer >= {least}. Got {value!r} instead."
+        )

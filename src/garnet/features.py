@@ -1,0 +1,87 @@
+"""What the nodes say of themselves, as a block of coordinates beside the spectral ones (appendix L)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.errors import ParameterError
+from garnet.graph import Graph
+from garnet.spectral import normalized_adjacency
+
+Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
+Scaling = Literal["unit", "none", "standardize", "minmax"]
+
+
+def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, device: str) -> Tensor | None:
+    """Coordinates of the nodes' features, shape (n, d), or None.
+
+    Args:
+        graph: the graph with features X.
+        kind: `none`; `raw`, X itself; `low-rank`, the leading singular directions of X with unit rows, which drop what
+            an attack on features adds; `propagated`, A (A X) / 2 with the normalised adjacency A; `auto`, low-rank if
+            the graph has features.
+        rank: how many singular directions to keep of low-rank and propagated features; None keeps X as it is.
+        seed: of the truncated decomposition.
+        device: where the block is wanted.
+    """
+    if kind == "none" or (kind == "auto" and graph.features is None):
+        return None
+    if graph.features is None:
+        raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
+    matrix = graph.features
+    if kind == "propagated":
+        step = normalized_adjacency(graph).astype(np.float32)
+        matrix = step @ (step @ matrix) / 2
+    if kind != "raw" and rank is not None:
+        block = _singular_coordinates(_unit_rows(matrix), rank, seed)
+    else:
+        block = _dense(matrix)
+    return torch.from_numpy(np.ascontiguousarray(block, dtype=np.float32)).to(device)
+
+
+def scale(block: Tensor, scaling: Scaling) -> Tensor:
+    """Put a block of coordinates on the scale of every other: unit rows, or columns alike, or nothing.
+
+    A row that is zero, or so small beside the others that only rounding made it, is set to zero.
+    """
+    if scaling == "unit":
+        lengths = block.norm(dim=1, keepdim=True)
+        noise = torch.finfo(block.dtype).eps * lengths.max()
+        return torch.where(lengths > noise, block / lengths.clamp_min(torch.finfo(block.dtype).tiny), 0.0)
+    if scaling == "standardize":
+        spread = block.std(dim=0, correction=0)
+        return (block - block.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
+    if scaling == "minmax":
+        low, high = block.amin(dim=0), block.amax(dim=0)
+        return (block - low) / torch.where(high > low, high - low, 1.0)
+    return block
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def _unit_rows(matrix: Any) -> Any:
+    if sp.issparse(matrix):
+        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return matrix / np.where(lengths > 0, lengths, 1)
+
+
+def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
+    """X W with W the leading right singular vectors of X: the rank-r approximation in its own coordinates."""
+    rows, columns = matrix.shape
+    rank = min(rank, rows, columns)
+    if columns <= 512 or rank > min(rows, columns) // 3:
+        gram = _dense(matrix.T @ matrix)
+        directions = np.linalg.eigh(gram.astype(np.float64))[1][:, ::-1][:, :rank]
+    else:
+        start = np.random.default_rng(seed).standard_normal(min(rows, columns))
+        directions = sp.linalg.svds(matrix.astype(np.float64), k=rank, v0=start, tol=1e-6)[2][::-1].T
+    return np.asarray(matrix @ directions)

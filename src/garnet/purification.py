@@ -1,0 +1,141 @@
+"""What a purifier gives back: the graph, how it came about, what became of every edge, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.edges import contains
+from garnet.graph import Edges, Graph
+from garnet.memory import peak_memory
+from garnet.spectral import Spectrum
+
+if TYPE_CHECKING:
+    from garnet.purify import GARNET
+
+Progress = Callable[[str], None]
+"""Called with the name of each stage as it begins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """What became of every edge: each array of edges is (2, m), each array of scores (m,).
+
+    Attributes:
+        kept: input edges that the purified graph still has.
+        dropped: input edges that it has no more.
+        added: edges that the input did not have.
+        kept_scores: how critical each kept edge is.
+        dropped_scores: how critical each dropped edge would have been.
+        added_scores: how critical each added edge is.
+    """
+
+    kept: Edges
+    dropped: Edges
+    added: Edges
+    kept_scores: NDArray[np.float32]
+    dropped_scores: NDArray[np.float32]
+    added_scores: NDArray[np.float32]
+
+    @classmethod
+    def between(
+        cls, before: Graph, scores_before: NDArray[np.float32], after: Edges, scores_after: NDArray[np.float32]
+    ) -> Ledger:
+        """Compare the input's edges with those of the purified graph, each with their scores."""
+        edges, n = before.edges, before.num_nodes
+        stays, old = contains(after, edges, n), contains(edges, after, n)
+        return cls(
+            edges[:, stays], edges[:, ~stays], after[:, ~old],
+            scores_before[stays], scores_before[~stays], scores_after[~old],
+        )  # fmt: skip
+
+    def share_dropped(self, edges: Edges) -> float:
+        """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
+        n = int(edges.max(initial=0)) + 1
+        n = max(n, int(self.dropped.max(initial=0)) + 1)
+        return float(contains(self.dropped, edges, n).mean())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage cost: its seconds, and the largest resident memory of the process by its end, in bytes."""
+
+    name: str
+    seconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Purification:
+    """What purifying a graph gave.
+
+    Attributes:
+        graph: the purified graph; nodes, features, labels, split and names are those of the input.
+        spectrum: leading eigenpairs of the input's adjacency.
+        base: (2, m) edges of the base graph.
+        scores: (m,) score of each base edge; the larger, the more critical.
+        threshold: the score below which edges were pruned: gamma in the units of `scores`.
+        ledger: what became of each input edge, and which edges are new.
+        stages: cost of each stage.
+        parameters: the purifier that made it.
+    """
+
+    graph: Graph
+    spectrum: Spectrum
+    base: Edges
+    scores: NDArray[np.float32]
+    threshold: float
+    ledger: Ledger
+    stages: tuple[Stage, ...]
+    parameters: GARNET
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of this purification as plain values, ready for JSON."""
+        ledger = self.ledger
+        parameters = {field.name: getattr(self.parameters, field.name) for field in fields(self.parameters)}
+        return {
+            "nodes": self.graph.num_nodes,
+            "edges_before": ledger.kept.shape[1] + ledger.dropped.shape[1],
+            "edges_after": self.graph.num_edges,
+            "kept": ledger.kept.shape[1],
+            "dropped": ledger.dropped.shape[1],
+            "added": ledger.added.shape[1],
+            "base_edges": self.base.shape[1],
+            "rank": self.spectrum.rank,
+            "largest_residual": float(self.spectrum.residuals.max()),
+            "threshold": self.threshold,
+            "seconds": self.seconds,
+            "stages": [asdict(stage) for stage in self.stages],
+            "parameters": {
+                name: value if isinstance(value, int | float | str | None) else repr(value)
+                for name, value in parameters.items()
+            },
+        }
+
+
+class Clock:
+    """Times stages, tells a listener when one begins, and keeps what each cost."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.stages: list[Stage] = []
+        self._progress = progress
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Run one stage."""
+        if self._progress is not None:
+            self._progress(name)
+        start = time.perf_counter()
+        yield
+        self.stages.append(Stage(name, time.perf_counter() - start, peak_memory()))

@@ -1,0 +1,144 @@
+"""Block Krylov iteration with a Chebyshev filter, for large graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.solvers.arpack import Arpack
+from garnet.solvers.convergence import check
+from garnet.solvers.density import largest, level
+from garnet.solvers.operator import Operator
+from garnet.spectral import End, Spectrum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chebyshev:
+    """Leading eigenpairs by a filtered block Krylov basis, in float32, on CPU or CUDA.
+
+    The leading eigenvalues of a real graph crowd: of a citation graph with 170,000 nodes the 50th and 51st differ by
+    2e-4, and only polynomials of degree 300 tell them apart. Plain Lanczos gets there with as many blocks, whose
+    orthogonalisation costs more than the products do; filtered subspace iteration has a small basis, but throws away
+    what earlier rounds found. Here the basis grows by blocks as in Lanczos, with the matrix replaced by a Chebyshev
+    polynomial of it that is at most 1 on the unwanted part of the spectrum and `growth` at its leading end: few blocks,
+    high degree.
+
+    Pairs count as converged when all residuals are within `tol` and then a fresh random block, filtered alike, still
+    leaves them so: of a multiple eigenvalue (a graph in many pieces), a block Krylov space sees no more copies than
+    the block has columns.
+
+    Attributes:
+        tol: bound on the residuals, relative to the largest eigenvalue.
+        block: columns multiplied at once; None is a quarter of the rank, from 16 to 64.
+        growth: how far the filter lifts the leading end; float32 has room for about 1e6.
+        max_products: products of the matrix with a column after which to give up; None is 1,000 a pair.
+        strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
+    """
+
+    tol: float = 1e-4
+    block: int | None = None
+    growth: float = 1e3
+    max_products: int | None = None
+    strict: bool = False
+
+    def __call__(self, matrix: sp.csr_array, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
+        """See `Solver`."""
+        n = matrix.shape[0]
+        block = self.block or min(max(16 * round(rank / 64), 16), 64)
+        if n < 4 * (rank + block):  # the basis would fill the space
+            return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)
+        operator = Operator(matrix, device)
+        generator = torch.Generator(device).manual_seed(seed)
+
+        def fresh() -> Tensor:
+            return torch.randn(n, block, generator=generator, device=device)
+
+        top, error = largest(operator)
+        begins = level(operator, fresh()[:, :8], 1.5 * rank, 1.01 * (top + error), end)
+        # The kernel smears the density outwards: the leading part begins deeper than it seems.
+        cutoff = max(top - 1.4 * max(top - begins, 0.01 * top), 0.05 * top)
+
+        budget = self.max_products or 1000 * rank
+        basis = _Basis(operator, capacity=2 * rank + 12 * block)
+        latest, previous, verified = fresh(), torch.zeros(rank, device=device), False
+        while True:
+            latest = basis.extend(operator.filter(latest, cutoff, top, self.growth, end))
+            if basis.size < rank + block:
+                continue
+            ritz, rotation = basis.ritz(end)
+            values = ritz[:rank]
+            top = max(top, float(values[0].abs()))
+            last = float(values[-1].abs() if end == "magnitude" else values[-1])
+            if last < cutoff and basis.size >= 2 * rank:
+                cutoff = max(last - 0.1 * (top - last), 0.05 * top)
+            exhausted = operator.products >= budget
+            settled = float((values - previous).abs().max()) <= self.tol * top
+            previous = values
+            if settled or exhausted:
+                vectors = basis.rotate(rotation[:, :rank])
+                residuals = (operator @ vectors - vectors * values).norm(dim=0)
+                converged = bool(residuals.max() <= self.tol * top)
+                if exhausted or (converged and verified):
+                    break
+                if converged:
+                    latest, verified = fresh(), True
+            if basis.full(block):
+                basis.compress(rotation[:, : rank + block])
+        check(residuals, self.tol * top, strict=self.strict, solver="The Chebyshev solver")
+        return Spectrum(values, operator.restore(vectors), residuals, operator.products)
+
+
+class _Basis:
+    """Orthonormal columns Q, and H = Q^T A Q kept up as they come."""
+
+    def __init__(self, operator: Operator, capacity: int) -> None:
+        self._operator = operator
+        self._columns = torch.empty(operator.n, capacity, device=operator.device)
+        self._projected = torch.zeros(capacity, capacity, dtype=torch.float64, device=operator.device)
+        self.size = 0
+
+    def full(self, block: int) -> bool:
+        return self.size + block > self._columns.shape[1]
+
+    def extend(self, block: Tensor) -> Tensor:
+        """Add what is new in the block, orthonormalised; returns that."""
+        known = self._columns[:, : self.size]
+        for _ in range(2):
+            block = _orthonormal(block - known @ (known.T @ block))
+        start, self.size = self.size, self.size + block.shape[1]
+        self._columns[:, start : self.size] = block
+        image = (self._columns[:, : self.size].T @ (self._operator @ block)).double()
+        self._projected[: self.size, start : self.size] = image
+        self._projected[start : self.size, : self.size] = image.T
+        return block
+
+    def ritz(self, end: End) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of H, the leading one first, and its eigenvectors."""
+        values, vectors = torch.linalg.eigh(self._projected[: self.size, : self.size])
+        order = (values if end == "algebraic" else values.abs()).argsort(descending=True)
+        return values[order].float(), vectors[:, order].float()
+
+    def rotate(self, rotation: Tensor) -> Tensor:
+        return self._columns[:, : self.size] @ rotation
+
+    def compress(self, rotation: Tensor) -> None:
+        """Keep only these combinations of columns: a thick restart."""
+        exact = rotation.double()
+        projected = exact.T @ self._projected[: self.size, : self.size] @ exact
+        kept = self.rotate(rotation)
+        self.size = rotation.shape[1]
+        self._columns[:, : self.size] = kept
+        self._projected[: self.size, : self.size] = projected
+
+
+def _orthonormal(block: Tensor) -> Tensor:
+    """Cholesky QR: columns scaled alike, then the Gram matrix factored in float64."""
+    gram = (block.T @ block).double()
+    scale = gram.diagonal().clamp_min(1e-30).rsqrt()
+    ridge = 1e-7 * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    factor = torch.linalg.cholesky(gram * scale * scale[:, None] + ridge)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, torch.diag(scale), upper=False)
+    return block @ inverse.float().T

@@ -1,0 +1,111 @@
+"""The weighted spectral embedding of a graph: V of the paper (definition 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from garnet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from garnet.graph import Graph
+
+End = Literal["algebraic", "magnitude"]
+"""Which end of the spectrum leads: the largest eigenvalues, or those of largest absolute value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The leading eigenpairs of a symmetric matrix.
+
+    Attributes:
+        values: (r,) eigenvalues, the leading one first.
+        vectors: (n, r) orthonormal eigenvectors U.
+        residuals: (r,) norms of A u - u lambda, by which the solver stopped.
+        products: how many times the matrix met a column.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    residuals: Tensor
+    products: int
+
+    @property
+    def rank(self) -> int:
+        """Number of eigenpairs, r."""
+        return len(self.values)
+
+    @cached_property
+    def embedding(self) -> Tensor:
+        """V = U |L|^(1/2), shape (n, r): one row a node (definition 3.1)."""
+        return self.vectors * self.values.abs().sqrt()
+
+    def inner(self, u: Tensor, v: Tensor) -> Tensor:
+        """Entries (u, v) of U L U^T, the rank-r matrix nearest to the input (proposition 3.2)."""
+        return ((self.vectors[u] * self.values) * self.vectors[v]).sum(dim=1)
+
+    def truncate(self, rank: int) -> Spectrum:
+        """The first `rank` pairs."""
+        return Spectrum(self.values[:rank], self.vectors[:, :rank], self.residuals[:rank], self.products)
+
+
+class Solver(Protocol):
+    """Anything that finds the leading eigenpairs of a symmetric CSR matrix."""
+
+    def __call__(self, matrix: sp.csr_array, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
+        """The `rank` leading eigenpairs of the (n, n) `matrix`, with tensors on `device`."""
+
+
+def normalized_adjacency(graph: Graph, tau: float = 0.0) -> sp.csr_array:
+    """(D + tau I)^(-1/2) A (D + tau I)^(-1/2) in float64; rows of isolated nodes are zero.
+
+    Args:
+        graph: the graph with adjacency A and weighted degrees D.
+        tau: degree regularisation. About the mean degree it takes the leading eigenvectors off the dangling corners of
+            the graph, and it opens the gaps that make an eigensolver slow.
+    """
+    degrees = graph.degrees
+    connected = degrees > 0
+    scale = np.zeros_like(degrees)
+    scale[connected] = (degrees[connected] + tau) ** -0.5
+    matrix = graph.adjacency.astype(np.float64)
+    rows = np.repeat(scale, np.diff(matrix.indptr))
+    return sp.csr_array((matrix.data * rows * scale[matrix.indices], matrix.indices, matrix.indptr), matrix.shape)
+
+
+def laplacian(graph: Graph) -> sp.csr_array:
+    """The combinatorial Laplacian D - A in float64."""
+    return sp.csr_array(sp.diags_array(graph.degrees) - graph.adjacency.astype(np.float64))
+
+
+def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:
+    """How many eigenpairs to ask the solver for.
+
+    None is 50, or half the nodes if that is less. `"auto"` is the paper's rule, ten for each class, when the graph has
+    labels (appendix F); without labels it is the most pairs that `eigengap` may choose from.
+    """
+    n = graph.num_nodes
+    most = max(1, n // 2)
+    if rank is None:
+        return min(50, most)
+    if rank == "auto":
+        classes = 0 if graph.labels is None else int(graph.labels.max(initial=-1)) + 1
+        return min(10 * classes if classes else 100, most)
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise ParameterError(f"The 'rank' parameter of GARNET must be an integer >= 1 or 'auto'. Got {rank!r} instead.")
+    if rank >= n:
+        raise ParameterError(f"The 'rank' parameter of GARNET must be below {n}, the node count. Got {rank} instead.")
+    return rank
+
+
+def eigengap(values: Tensor, least: int = 2) -> int:
+    """The rank after which the leading eigenvalues drop most, never below `least` (appendix F)."""
+    if len(values) <= least:
+        return len(values)
+    drops = values.abs()[least - 1 : -1] - values.abs()[least:]
+    return least + int(drops.argmax())
