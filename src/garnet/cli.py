@@ -105,7 +105,8 @@ def purify(
     ],
     rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 50, or half the nodes]")] = None,
     k: Annotated[int | None, typer.Option(help="Nearest neighbours of each node.  [default: 15]")] = None,
-    gamma: Annotated[float, typer.Option(help="Share of the input's edges, the least supported, to disbelieve.")] = 0.3,
+    support: Annotated[float, typer.Option(help="Share of the input's edges that only nearness can save.")] = 0.4,
+    gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.05,
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
@@ -121,6 +122,7 @@ def purify(
     purifier = GARNET(
         rank=None if rank is None else _number(rank, "rank", "auto", int),
         k=k,
+        support=support,
         gamma=gamma,
         features=features,  # type: ignore[arg-type]
         tau=_number(tau, "tau", "mean", float),
@@ -213,7 +215,7 @@ def _stages() -> Iterator[Progress]:
 
 
 def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 44) -> str:
-    """Scores of true and planted edges as bars of text, with the threshold between them."""
+    """Scores of true and planted edges as bars of text, the nearest on top."""
     import numpy as np
 
     from garnet.edges import contains
@@ -225,10 +227,8 @@ def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 
     limits = np.histogram_bin_edges(scores, bins)
     counts = [np.histogram(scores[mask], limits)[0] for mask in (~strange, strange)]
     unit = max(1, int((counts[0] + counts[1]).max() / width))
-    lines = ["Score of each input edge: [green]█ true[/], [red]░ planted[/]. Those below the line were dropped."]
+    lines = ["How near the two ends of an input edge lie: [green]█ true edges[/], [red]░ planted edges[/]"]
     for row in reversed(range(bins)):
         bar = f"[green]{'█' * (counts[0][row] // unit)}[/][red]{'░' * (counts[1][row] // unit)}[/]"
         lines.append(f"{limits[row]:7.2f}  {bar}")
-        if limits[row] <= result.threshold < limits[row + 1]:
-            lines.append(f"{'gamma':>7}  {'─' * width}")
     return "\n".join(lines)

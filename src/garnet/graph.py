@@ -79,7 +79,7 @@ class Graph:
     @property
     def degrees(self) -> NDArray[np.float64]:
         """Weighted degree of each node, shape (n,)."""
-        return np.asarray(self.adjacency.sum(axis=1, dtype=np.float64)).ravel()
+        return np.asarray(self.adjacency.astype(np.float64).sum(axis=1)).ravel()
 
     @property
     def homophily(self) -> float | None:
@@ -173,6 +173,8 @@ def as_graph(
         >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
         Graph(4 nodes, 2 edges)
     """
+    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names)):
+        return source
     graph = _read(source, symmetrize)
     n = graph.num_nodes
     return Graph(

@@ -15,7 +15,7 @@ _COMMON: dict[str, Any] = {
     "features": "propagated",
     "feature_rank": None,
     "scaling": "none",
-    "base": "knn",
+    "support": None,
     "score": "signed",
     "gamma": 3e-4,
     "gamma_unit": "absolute",

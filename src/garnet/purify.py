@@ -22,7 +22,6 @@ from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.solvers import choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency
 
-Base = Literal["knn", "knn+input"]
 Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
 Weight = Literal["similarity", "score", "one"]
@@ -34,8 +33,8 @@ class GARNET:
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
     eigenvalues (definition 3.1), beside their features. Each node is joined to its k nearest in V: G_base. Base edges
-    that score below gamma are pruned. Beyond the paper, the default scales both blocks to unit rows and counts the
-    input's edges among the candidates, so that a dense graph keeps those of its edges that are well supported.
+    that score below gamma are pruned. Beyond the paper, the default scales both blocks to unit rows and lets the
+    better supported edges of the input into the base graph, so that a dense graph keeps what is true of it.
 
     A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
 
@@ -49,13 +48,13 @@ class GARNET:
         feature_weight: scale of the feature block beside the spectral one.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
         k: neighbours of each node. None is 15, or all others if fewer.
-        base: `knn`, as in the paper, or `knn+input`: the input's edges are candidates too.
+        support: share of the input's edges, those whose ends lie farthest apart in V, that the base graph has only if
+            they join near neighbours; the others it has anyway. None is the paper's base graph, neighbours alone.
         score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
             S; `distortion` is ||U^T e||^2 / ||V^T e||^2 of section 3.3.
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.
-        gamma_unit: `quantile` of the scores of the input's edges, or of the base graph's where the former are no
-            candidates; or `absolute`.
+        gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
         weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`.
         solver: eigensolver; None chooses by size.
         neighbors: nearest-neighbour search; None chooses by size.
@@ -77,10 +76,10 @@ class GARNET:
     feature_weight: float = 1.0
     scaling: Scaling = "unit"
     k: int | None = None
-    base: Base = "knn+input"
+    support: float | None = 0.4
     score: Score = "distance"
     sigma2: float = math.inf
-    gamma: float = 0.3
+    gamma: float = 0.05
     gamma_unit: GammaUnit = "quantile"
     weight: Weight = "similarity"
     solver: Solver | None = None
@@ -114,13 +113,13 @@ class GARNET:
             base = self._base(graph, points)
         with clock("prune"):
             score = self._score(graph, spectrum, points, base)
-            input_scores, base_scores = score(graph.edges), score(base)
-            threshold = self._threshold(input_scores if self.base == "knn+input" else base_scores)
+            base_scores = score(base)
+            threshold = self._threshold(base_scores)
             critical = base_scores >= threshold
             edges, scores = base[:, critical], base_scores[critical]
             purified = graph.with_edges(edges, self._weights(points, edges, scores))
         with clock("ledger"):
-            ledger = Ledger.between(graph, input_scores, edges, scores)
+            ledger = Ledger.between(graph, score(graph.edges), edges, scores)
         return Purification(purified, spectrum, base, base_scores, threshold, ledger, tuple(clock.stages), self)
 
     def __call__(self, data: Any) -> Any:
@@ -154,9 +153,11 @@ class GARNET:
         k = min(15 if self.k is None else self.k, len(known) - 1)
         search = self.neighbors or choose_neighbors(len(known))
         near = union(search(points[known], k, seed=self.seed), known) if k > 0 else graph.edges[:, :0]
-        if self.base == "knn":
+        if self.support is None:
             return near
-        first, second = np.concatenate([near, graph.edges], axis=1)
+        closeness = -squared_distances(points, graph.edges).cpu().numpy()
+        supported = graph.edges[:, closeness >= np.quantile(closeness, self.support)]
+        first, second = np.concatenate([near, supported], axis=1)
         return canonical(first, second, graph.num_nodes)
 
     def _score(
@@ -200,6 +201,7 @@ class GARNET:
             ("k", self.k is None or (whole and self.k >= 1), "an integer >= 1"),
             ("k", self.k is None or self.k < n, f"below the number of nodes, {n}"),
             ("gamma", self.gamma_unit == "absolute" or 0 <= self.gamma <= 1, "between 0 and 1 as a quantile"),
+            ("support", self.support is None or 0 <= self.support <= 1, "between 0 and 1, or None"),
             ("tau", self.tau == "mean" or 0 <= self.tau < math.inf, "a number >= 0 or 'mean'"),
             ("sigma2", self.sigma2 > 0, "positive"),
             ("feature_rank", self.feature_rank is None or self.feature_rank >= 1, "an integer >= 1 or None"),
@@ -214,6 +216,12 @@ class GARNET:
             if not fine:
                 got = getattr(self, name)
                 raise ParameterError(f"The '{name}' parameter of GARNET must be {wanted}. Got {got!r} instead.")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ParameterError(
+                f"The 'device' parameter of GARNET must be a device that torch has here. Got {self.device!r} instead."
+            ) from error
         if graph.num_edges == 0:
             raise GraphError(f"The graph has {n} nodes and no edges between them; there is nothing to purify.")
 
@@ -222,7 +230,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "end": get_args(End),
     "features": get_args(Features),
     "scaling": get_args(Scaling),
-    "base": get_args(Base),
     "score": get_args(Score),
     "gamma_unit": get_args(GammaUnit),
     "weight": get_args(Weight),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.datasets.limits import require_memory
+from garnet.datasets.text import parse_table
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
 
@@ -118,20 +118,12 @@ def _quick(data: bytes, first_row: list[str], delimiter: str) -> Columns | None:
     has_header = not any(_INTEGER.fullmatch(cell) for cell in first_row[:2])
     if b"#" in data or b"%" in data:
         data = _COMMENT_LINES.sub(b"", data)
+    blanks_or = None if delimiter == " " else delimiter
     try:
-        with warnings.catch_warnings():
-            # NumPy only warns where it cuts an integer out of 1.5, and where a header is all there is.
-            warnings.simplefilter("error")
-            table = np.loadtxt(
-                io.BytesIO(data.lstrip(b"\r\n")),
-                dtype=_DTYPES[len(first_row)],
-                comments=None,
-                delimiter=None if delimiter == " " else delimiter,
-                skiprows=int(has_header),
-                ndmin=1,
-                encoding="utf-8",
-            )
-    except (ValueError, Warning):
+        table = parse_table(
+            data.lstrip(b"\r\n"), _DTYPES[len(first_row)], delimiter=blanks_or, skip_rows=int(has_header)
+        )
+    except ValueError:
         return None
     weights = table["f2"] if len(first_row) == 3 else np.ones(len(table))
     return table["f0"], table["f1"], weights

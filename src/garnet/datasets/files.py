@@ -11,9 +11,9 @@ from typing import BinaryIO, cast
 
 from garnet.atomic import atomic_path
 from garnet.datasets.edge_list import read_edge_list, write_edge_list
-from garnet.datasets.limits import read_text
 from garnet.datasets.matrix_market import read_matrix_market, write_matrix_market
 from garnet.datasets.npz import read_npz, write_npz
+from garnet.datasets.text import read_text
 from garnet.errors import GraphError
 from garnet.graph import Graph
 

@@ -99,6 +99,7 @@ def dense_bomb(n=20_000_000):
     return npz(adj_data=np.zeros(n, np.int8), adj_indices=np.zeros(n, np.int8), adj_indptr=np.array([0, n, n]))
 
 
+CRASH = "%%MatrixMarket matrix coordinate pattern symmetric\n4 4 2\n\n\n2 1 3 2 5 6"
 LONG_LABELS = described("'<i8'", "(20,)", b"\0" * 8)
 """Labels that declare 160 bytes but have 8."""
 
@@ -232,7 +233,7 @@ HOSTILE = [
     ("csv.gz with a wrong checksum", lambda: gzip.compress(b"0,1\n")[:-8] + b"\0" * 8, "not a whole gzip file"),
     ("csv.gz bomb", lambda: gzip.compress(b"\n" * (MEMORY // 2)), "text is longer than"),
     ("mtx.gz bomb in mtx", lambda: gzip.compress(b"%" * (MEMORY // 2)), "text is longer than"),
-    ("mtx of nothing known", lambda: b"1 2 3\n", "does not begin with a Matrix Market header"),
+    ("mtx of nothing known", lambda: b"1 2 3\n", "does not begin with a header such as"),
     ("mtx of a vector", lambda: b"%%MatrixMarket vector coordinate real general\n", "does not begin with"),
     ("mtx without sizes", lambda: COORDINATE.encode(), "line of sizes"),
     ("mtx with negative sizes", lambda: f"{COORDINATE}-2 -2 1\n1 1 1\n".encode(), "line of sizes"),
@@ -241,13 +242,17 @@ HOSTILE = [
         lambda: f"{COORDINATE}{'9' * 5000} {'9' * 5000} 1\n1 1 1\n".encode(),
         "no real graph has",
     ),
-    ("mtx with 10^12 entries", lambda: f"{COORDINATE}9 9 1000000000000\n1 1 1\n".encode(), "declares 1000000000000"),
+    (
+        "mtx with 10^12 entries",
+        lambda: f"{COORDINATE}9 9 1000000000000\n1 1 1\n".encode(),
+        "1000000000000 are declared",
+    ),
     ("mtx with 10^15 rows", lambda: f"{COORDINATE}{10**15} {10**15} 1\n1 1 1\n".encode(), "no real graph has"),
     ("mtx with 10^15 rows and none", lambda: f"{COORDINATE}{10**15} {10**15} 0\n".encode(), "no real graph has"),
     (
         "mtx dense and too large",
         lambda: b"%%MatrixMarket matrix array real general\n99999 99999\n1\n",
-        "declares 9999800001",
+        "9999800001 are declared",
     ),
     ("mtx not square", lambda: f"{COORDINATE}2 3 1\n1 1 1\n".encode(), "must be square"),
     ("mtx complex", lambda: COORDINATE.replace("real", "complex").encode() + b"2 2 0\n", "complex entries"),
@@ -257,6 +262,7 @@ HOSTILE = [
     ("mtx outside", lambda: f"{COORDINATE}2 2 1\n1 3 1\n".encode(), "entries are malformed"),
     ("mtx at row 0", lambda: f"{COORDINATE}2 2 1\n0 1 1\n".encode(), "entries are malformed"),
     ("mtx with text", lambda: f"{COORDINATE}2 2 1\n1 2 heavy\n".encode(), "entries are malformed"),
+    ("mtx that crashes SciPy", lambda: CRASH.encode(), "entries are malformed"),
     ("mtx with NUL", lambda: f"{COORDINATE}2 2 1\n1 2 \0\n".encode(), "NUL bytes"),
     ("mtx directed", lambda: f"{COORDINATE}2 2 1\n1 2 1\n".encode(), "graph is directed"),
     ("mtx negative", lambda: f"{COORDINATE}2 2 2\n1 2 -1\n2 1 -1\n".encode(), "must not be negative"),

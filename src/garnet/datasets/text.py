@@ -1,0 +1,64 @@
+"""Bytes and tables of numbers out of text files that nobody vouches for."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet import memory
+from garnet.errors import GraphError
+
+TEXT_SHARE = 4
+"""A text may fill one part in this many of the memory; the graph read from it needs the others."""
+
+_CHUNK = 1 << 20
+
+
+def read_text(path: Path) -> bytes:
+    """The bytes of a text file, unpacked if its name ends in .gz, and never more of them than `TEXT_SHARE` allows."""
+    limit = memory.physical_memory() // TEXT_SHARE
+    pieces = bytearray()
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                pieces += chunk
+                if len(pieces) > limit:
+                    raise GraphError(
+                        f"its text is longer than {limit / 1e9:.3g} GB, too much for this machine's memory."
+                    )
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise GraphError(f"it is not a whole gzip file ({error}).") from error
+    if b"\0" in pieces:
+        raise GraphError("it holds NUL bytes, so it is not a text file.")
+    return bytes(pieces)
+
+
+def parse_table(data: bytes, dtype: str, *, delimiter: str | None = None, skip_rows: int = 0) -> NDArray[Any]:
+    """A table of numbers, a row a line, in the columns of `dtype`.
+
+    Args:
+        data: the text; blank lines are skipped.
+        dtype: of NumPy, such as "i8,i8,f8" for two columns of integers and one of other numbers.
+        delimiter: what stands between columns; None for any blanks.
+        skip_rows: how many lines to skip first.
+
+    Raises:
+        ValueError: a row has other columns, or none at all are there.
+    """
+    with warnings.catch_warnings():
+        # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
+        warnings.simplefilter("error")
+        try:
+            stream = io.BytesIO(data)
+            return np.loadtxt(
+                stream, dtype, comments=None, delimiter=delimiter, skiprows=skip_rows, ndmin=1, encoding="utf-8"
+            )
+        except Warning as warning:
+            raise ValueError(str(warning)) from warning
