@@ -30,51 +30,45 @@ class Exact:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        everyone = torch.arange(len(points), device=points.device)
-        return torch.cat([_nearest(points, mine, everyone, mine, k) for mine in _tiles(everyone, len(points))])
+        return _search(points, torch.arange(len(points), device=points.device), k)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Points fall into k-means cells; each cell is compared with the cells around it.
+    """Points fall into small cells; each cell is compared with the cells around it, until recall is as asked.
 
-    All queries of a cell share one set of candidates, so that a cell is one matrix product and one top-k, whatever the
-    device. Cells are probed from the nearest outwards until `candidates` points are in hand.
+    All points of a cell share one pool of candidates, so that a cell is one matrix product and one top-k, on any
+    device. What is missed lies across the border of a pool, and another partition has its borders elsewhere: partitions
+    are added until a sample, searched exactly, shows the recall that was asked for.
 
     Attributes:
-        cells: number of cells; None is about 2.5 sqrt(n).
-        candidates: points to compare each query with, at least; None is 2000, or 20 k if that is more.
-        rounds: k-means iterations, on a sample of 64 points a cell.
+        recall: share of the true neighbours to find.
+        size: points in a cell, about.
+        candidates: points in a pool, at least; None is 30 k, or 1,000 if that is more.
+        max_partitions: when to give up on `recall`.
+        sample: points whose true neighbours are looked up to measure it.
     """
 
-    cells: int | None = None
+    recall: float = 0.95
+    size: int = 100
     candidates: int | None = None
-    rounds: int = 6
+    max_partitions: int = 8
+    sample: int = 256
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        n = len(points)
-        cells = min(self.cells or round(2.5 * n**0.5), n)
-        wanted = min(max(self.candidates or 2000, 20 * k), n)
-        centres = _kmeans(points, cells, self.rounds, seed)
-        cell_of = _closest(points, centres)
-        order = cell_of.argsort(stable=True)
-        sizes = torch.bincount(cell_of, minlength=cells)
-        stop = sizes.cumsum(0)
-        members = [order[b - s : b] for b, s in zip(stop.tolist(), sizes.tolist(), strict=True)]
-        between = _squared_distances(centres, centres)
-        around = between.fill_diagonal_(-torch.inf).argsort(dim=1)
-        reach = sizes[around].cumsum(dim=1)
-        probes = ((reach < wanted).sum(dim=1) + 1).clamp(max=cells)
-
-        found = torch.empty(n, k, dtype=torch.int64, device=points.device)
-        for cell, mine in enumerate(members):
-            if len(mine):
-                pool = torch.cat([members[c] for c in around[cell, : probes[cell]].tolist()])
-                # A cell is the first of those around it, so its own points lead the pool.
-                for at in _tiles(torch.arange(len(mine), device=points.device), len(pool)):
-                    found[mine[at]] = _nearest(points, mine[at], pool, at, k)
-        return found
+        generator = torch.Generator().manual_seed(seed)
+        pool = max(self.candidates or max(1000, 30 * k), k + 1)
+        if len(points) <= 2 * pool:
+            return Exact()(points, k, seed=seed)
+        some = torch.randperm(len(points), generator=generator)[: self.sample].to(points.device)
+        truth = _search(points, some, k)
+        found = _by_cells(points, k, _partition(points, self.size, generator), pool)
+        for _ in range(1, self.max_partitions):
+            if _overlap(truth, found[1][some]) >= self.recall:
+                break
+            found = _better_of(found, _by_cells(points, k, _partition(points, self.size, generator), pool))
+        return found[1].gather(1, found[0].argsort(dim=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,20 +130,66 @@ def union(neighbors: Tensor, nodes: Tensor | None = None) -> Edges:
 
 def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:
     """Share of the true nearest neighbours of a random sample of points that a search has found."""
-    n, k = neighbors.shape
-    chosen = np.random.default_rng(seed).choice(n, size=min(sample, n), replace=False)
-    mine = torch.from_numpy(chosen).to(points.device)
-    everyone = torch.arange(n, device=points.device)
-    truth = torch.cat([_nearest(points, part, everyone, part, k) for part in _tiles(mine, n)])
-    hits = (truth[:, :, None] == neighbors[mine][:, None, :]).any(dim=2)
-    return float(hits.float().mean())
+    generator = torch.Generator().manual_seed(seed)
+    some = torch.randperm(len(points), generator=generator)[:sample].to(points.device)
+    return _overlap(_search(points, some, neighbors.shape[1]), neighbors[some])
 
 
-def _nearest(points: Tensor, queries: Tensor, pool: Tensor, at: Tensor, k: int) -> Tensor:
-    """The k of `pool` nearest to each of `queries`, which itself stands in the pool at `at`."""
+def _overlap(truth: Tensor, found: Tensor) -> float:
+    """Share of the entries of each row of `truth` that the same row of `found` has."""
+    return float((truth[:, :, None] == found[:, None, :]).any(dim=2).float().mean())
+
+
+def _search(points: Tensor, queries: Tensor, k: int) -> Tensor:
+    """The k nearest of all points to each query, exactly."""
+    everyone = torch.arange(len(points), device=points.device)
+    return torch.cat([_nearest(points, part, everyone, part, k)[1] for part in _tiles(queries, len(points))])
+
+
+def _by_cells(points: Tensor, k: int, cells: list[Tensor], wanted: int) -> tuple[Tensor, Tensor]:
+    """Distances and indices of the nearest in the pool of each cell, (n, k) each."""
+    sizes = torch.tensor([len(cell) for cell in cells], device=points.device)
+    centres = torch.stack([points[cell].mean(dim=0) for cell in cells])
+    most = min(len(cells), 8 * wanted * len(cells) // len(points) + 16)
+    if int(sizes.topk(most, largest=False).values.sum()) <= k:
+        most = len(cells)
+    pools = []
+    for part in _tiles(torch.arange(len(cells), device=points.device), len(cells)):
+        # A cell is the first of those around it, so that its own points lead its pool.
+        away = _squared_distances(centres[part], centres)
+        away[torch.arange(len(part), device=part.device), part] = -torch.inf
+        around = away.topk(most, dim=1, largest=False).indices
+        probes = ((sizes[around].cumsum(dim=1) < wanted).sum(dim=1) + 1).clamp(max=most)
+        pools += [near[:count] for near, count in zip(around.tolist(), probes.tolist(), strict=True)]
+    away = torch.empty(len(points), k, device=points.device)
+    found = torch.empty(len(points), k, dtype=torch.int64, device=points.device)
+    for cell, near in zip(cells, pools, strict=True):
+        pool = torch.cat([cells[other] for other in near])
+        for at in _tiles(torch.arange(len(cell), device=points.device), len(pool)):
+            mine = cell[at]
+            away[mine], found[mine] = _nearest(points, mine, pool, at, k)
+    return away, found
+
+
+def _better_of(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The nearest of two searches, each neighbour once."""
+    away, found = (torch.cat(pair, dim=1) for pair in zip(one, other, strict=True))
+    found, order = found.sort(dim=1)
+    away = away.gather(1, order)
+    away[:, 1:][found[:, 1:] == found[:, :-1]] = torch.inf
+    away, best = away.topk(one[0].shape[1], dim=1, largest=False)
+    return away, found.gather(1, best)
+
+
+def _nearest(points: Tensor, queries: Tensor, pool: Tensor, at: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """How near, and which, are the k of `pool` nearest to each of `queries`, which stands in the pool at `at`.
+
+    Distances are squared and lack each query's own square, which no comparison within a row sees.
+    """
     away = _squared_distances(points[queries], points[pool])
     away[torch.arange(len(at), device=at.device), at] = torch.inf
-    return pool[away.topk(k, dim=1, largest=False).indices]
+    away, nearest = away.topk(k, dim=1, largest=False)
+    return away, pool[nearest]
 
 
 def _tiles(indices: Tensor, width: int) -> tuple[Tensor, ...]:
@@ -162,21 +202,30 @@ def _squared_distances(queries: Tensor, pool: Tensor) -> Tensor:
     return torch.addmm((pool * pool).sum(dim=1)[None, :], queries, pool.T, alpha=-2.0)
 
 
-def _closest(points: Tensor, centres: Tensor) -> Tensor:
-    return torch.cat([_squared_distances(part, centres).argmin(dim=1) for part in _tiles(points, len(centres))])
+def _partition(points: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Cells of about `size` points: k-means groups, each split by k-means once more."""
+    groups = _kmeans_cells(points, round((len(points) / size) ** 0.5), generator)
+    split = (_kmeans_cells(points[group], round(len(group) / size), generator) for group in groups)
+    return [group[cell] for group, cells in zip(groups, split, strict=True) for cell in cells]
 
 
-def _kmeans(points: Tensor, cells: int, rounds: int, seed: int) -> Tensor:
-    """Centres of a few Lloyd iterations on a sample; a cell that runs empty keeps its centre."""
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(len(points), generator=generator)[: 64 * cells].to(points.device)
-    sample = points[chosen]
+def _kmeans_cells(points: Tensor, cells: int, generator: torch.Generator, rounds: int = 3) -> list[Tensor]:
+    """Indices of the points of each cell after a few Lloyd iterations on a sample."""
+    if cells <= 1:
+        return [torch.arange(len(points), device=points.device)]
+    sample = points[torch.randperm(len(points), generator=generator)[: 32 * cells].to(points.device)]
     centres = sample[:cells].clone()
     for _ in range(rounds):
-        cell_of = _closest(sample, centres)
-        order = cell_of.argsort(stable=True)
-        sums = torch.segment_reduce(sample[order], "sum", lengths=torch.bincount(cell_of, minlength=cells))
-        sizes = torch.bincount(cell_of, minlength=cells)
-        filled = sizes > 0
-        centres[filled] = sums[filled] / sizes[filled, None]
-    return centres
+        members = _members(sample, centres)
+        for cell, mine in enumerate(members):
+            if len(mine):
+                centres[cell] = sample[mine].mean(dim=0)
+    return [mine for mine in _members(points, centres) if len(mine)]
+
+
+def _members(points: Tensor, centres: Tensor) -> list[Tensor]:
+    """Indices of the points that are closest to each centre."""
+    tiles = _tiles(points, len(centres))
+    closest = torch.cat([_squared_distances(part, centres).argmin(dim=1) for part in tiles])
+    sizes = torch.bincount(closest, minlength=len(centres))
+    return list(torch.split(closest.argsort(stable=True), sizes.tolist()))

