@@ -1,7 +1,7 @@
 """Purification against the usual recipe, side by side in one run.
 
-The usual recipe is SciPy's `svds` on the normalised adjacency and hnswlib (M 48, ef 100), as in the paper's own code; ours is
-`Chebyshev` on the same matrix and `Cells`. Both then score the edges of their base graph. Printed are seconds, their
+The usual recipe is SciPy's `svds` on the normalised adjacency and hnswlib (M 48, ef 100), as in the paper's code; ours
+is `Chebyshev` on the same matrix and `Cells`. Both then score the edges of their base graph. Printed are seconds, their
 ratio, the recall of both searches, and the error of both sets of scores against a tight eigensolver.
 
     python benchmarks/recipe.py [--rank 50] [--k 50] [--rounds 3] [--tau 0|mean] [--reference FILE]

@@ -14,7 +14,8 @@ from torch import Tensor
 from garnet.graph import Edges, Graph
 from garnet.spectral import Solver, laplacian
 
-_CHUNK = 1 << 24
+_SOLVE = 1 << 24  # numbers in a block of right-hand sides
+_CHUNK = 1 << 20  # numbers gathered at once: few enough to stay in a processor's cache
 
 
 def squared_distances(points: Tensor, edges: Edges) -> Tensor:
@@ -102,7 +103,7 @@ def edge_gradient(
     free = np.setdiff1d(np.arange(n), grounded)
     factor = sp.linalg.splu(sp.csc_array(theta)[free][:, free])
     resistance = np.empty(edges.shape[1])
-    width = max(1, _CHUNK // max(n, 1))
+    width = max(1, _SOLVE // max(n, 1))
     for start in range(0, edges.shape[1], width):
         u, v = edges[:, start : start + width]
         ends = np.zeros((n, len(u)))

@@ -33,7 +33,7 @@ class Chebyshev:
     Attributes:
         tol: bound on the residuals, relative to the largest eigenvalue.
         block: columns multiplied at once; None is a quarter of the rank, from 16 to 64.
-        growth: how far the filter lifts the leading end; float32 has room for about 1e6.
+        growth: how far the filter lifts the leading end; beyond about 1e4 float32 loses the trailing pairs.
         max_products: products of the matrix with a column after which to give up; None is 1,000 a pair.
         strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
     """
