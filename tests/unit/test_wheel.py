@@ -1,0 +1,26 @@
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_the_wheel_imports_from_elsewhere_and_has_its_data(tmp_path):
+    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("pygarnet-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path / "site")
+    assert {"garnet/py.typed", "garnet/datasets/cora.npz", "garnet/datasets/NOTICE"} <= names
+    assert all(name.startswith(("garnet/", "pygarnet-")) for name in names)
+    code = "import garnet, garnet.datasets; print(garnet.__file__); print(garnet.datasets.cora())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "site", capture_output=True, text=True, check=True, timeout=120
+    )
+    where, graph = done.stdout.splitlines()
+    assert where.startswith(str(tmp_path))
+    assert graph == "Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)"
