@@ -106,7 +106,7 @@ def purify(
     rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 50, or half the nodes]")] = None,
     k: Annotated[int | None, typer.Option(help="Nearest neighbours of each node.  [default: 15]")] = None,
     support: Annotated[float, typer.Option(help="Share of the input's edges that only nearness can save.")] = 0.4,
-    gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.05,
+    gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",

@@ -25,4 +25,5 @@ def contains(edges: Edges, wanted: Edges, n: int) -> NDArray[np.bool_]:
     if not len(keys):
         return np.zeros(len(sought), dtype=bool)
     place = np.searchsorted(keys, sought)
-    return keys[np.minimum(place, len(keys) - 1)] == sought
+    found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == sought
+    return found

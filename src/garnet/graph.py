@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from garnet.adjacency import as_array, build_adjacency
 from garnet.errors import GraphError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Graph:
     def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
         """The same nodes joined by other edges: each (2, m) column one undirected edge."""
         weights = np.ones(edges.shape[1]) if weights is None else np.asarray(weights)
-        return replace(self, adjacency=_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
+        return replace(self, adjacency=build_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
 
     def save(self, path: str | Path) -> None:
         """Write the graph in the format of the path's ending, whole or not at all (see `load_graph`)."""
@@ -204,13 +205,13 @@ def _read(source: Any, symmetrize: bool) -> Graph:
             source = np.asarray(source)  # a np.matrix would stay two-dimensional below
             rows, cols = np.nonzero(source)
             weights = source[rows, cols]
-        return Graph(_adjacency(rows, cols, weights, source.shape[0], symmetrize))
+        return Graph(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
     if isinstance(source, tuple) and len(source) == 2:
-        edge_index = _array(source[0], "An edge_index")
+        edge_index = as_array(source[0], "An edge_index")
         if edge_index.ndim != 2 or edge_index.shape[0] != 2:
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
-        return Graph(_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
+        return Graph(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
     if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
         from garnet.interop import from_pyg
 
@@ -225,61 +226,6 @@ def _read(source: Any, symmetrize: bool) -> Graph:
     )
 
 
-def _adjacency(rows: NDArray[Any], cols: NDArray[Any], weights: NDArray[Any], n: Any, symmetrize: bool) -> sp.csr_array:
-    """The canonical matrix of weighted, possibly directed, possibly repeated pairs."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise GraphError(f"The number of nodes must be an integer >= 0. Got {n!r} instead.")
-    n = int(n)
-    # Whatever the edges: the row pointers of the matrix, of its transpose, and of what SciPy holds between the two.
-    _require_memory(32 * n, f"A graph of {n} nodes")
-    if weights.shape != rows.shape:
-        raise GraphError(f"Each of {len(rows)} edges needs one weight. Got weights of shape {weights.shape} instead.")
-    if weights.dtype.kind not in "biuf":
-        raise GraphError(f"Edge weights must be numbers. Got dtype {weights.dtype} instead.")
-    for ends in (rows, cols):
-        if ends.size and ends.dtype.kind not in "iu":
-            raise GraphError(f"Node numbers must be integers. Got dtype {ends.dtype} instead.")
-        if ends.size and not (ends.min() >= 0 and ends.max() < n):
-            bad = ends[(ends < 0) | (ends >= n)][0]
-            raise GraphError(f"Node {bad} does not exist: the graph has {n} nodes, numbered 0 to {n - 1}.")
-    with np.errstate(over="ignore"):
-        weights = weights.astype(np.float32)
-    if not np.isfinite(weights).all():
-        raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
-    if (weights < 0).any():
-        raise GraphError(f"Edge weights must not be negative. Got {weights.min():g}; take magnitudes or drop them.")
-
-    keep = (rows != cols) & (weights > 0)
-    rows, cols, weights = rows[keep], cols[keep], weights[keep]
-    matrix = sp.coo_array((weights, (rows, cols)), shape=(n, n)).tocsr()
-    if matrix.nnz < len(weights):
-        matrix = _largest_of_repeated(rows.astype(np.int64), cols.astype(np.int64), weights, n)
-    matrix.sort_indices()
-
-    reverse = matrix.T.tocsr()
-    reverse.sort_indices()
-    if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
-        one_way = matrix.nnz - (matrix.astype(bool) * reverse.astype(bool)).nnz
-        trouble = f"{one_way} of its {matrix.nnz} edges have no reverse edge"
-    elif not np.allclose(matrix.data, reverse.data, rtol=1e-5, atol=0):
-        trouble = "some edges and their reverse have different weights"
-    else:
-        return matrix if np.array_equal(matrix.data, reverse.data) else matrix.maximum(reverse)
-    if symmetrize:
-        return matrix.maximum(reverse).tocsr()
-    raise GraphError(f"The graph is directed: {trouble}. Symmetrize it to keep every edge in both directions.")
-
-
-def _largest_of_repeated(
-    rows: NDArray[np.int64], cols: NDArray[np.int64], weights: NDArray[np.float32], n: int
-) -> sp.csr_array:
-    order = np.lexsort((cols, rows))
-    rows, cols, weights = rows[order], cols[order], weights[order]
-    first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(cols) != 0)))
-    largest = np.maximum.reduceat(weights, first)
-    return sp.coo_array((largest, (rows[first], cols[first])), shape=(n, n)).tocsr()
-
-
 def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | None:
     if features is None:
         return None
@@ -287,7 +233,7 @@ def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | Non
         matrix = sp.csr_array(features)
         values = matrix.data
     else:
-        matrix = values = _array(features, "Features")
+        matrix = values = as_array(features, "Features")
     if matrix.ndim != 2 or matrix.shape[0] != n:
         raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
     if values.dtype.kind not in "biuf":
@@ -302,7 +248,7 @@ def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | Non
 def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     if labels is None:
         return None
-    array = _array(labels, "Labels")
+    array = as_array(labels, "Labels")
     if array.shape != (n,):
         raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
     if array.dtype.kind not in "iu":
@@ -318,7 +264,7 @@ def _split(split: Split | None, n: int) -> Split | None:
         return None
     if not isinstance(split, Split):
         raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
-    parts = [_array(part, "A split") for part in (split.train, split.val, split.test)]
+    parts = [as_array(part, "A split") for part in (split.train, split.val, split.test)]
     if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in parts):
         raise GraphError("A split must be three one-dimensional arrays of node numbers.")
     nodes = np.concatenate([part.astype(np.int64) for part in parts])
@@ -332,7 +278,7 @@ def _split(split: Split | None, n: int) -> Split | None:
 def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
     if names is None:
         return None
-    array = _array(names, "Names")
+    array = as_array(names, "Names")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
     if len(np.unique(array)) < n:
@@ -342,26 +288,9 @@ def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
     return array
 
 
-def _array(values: Any, what: str) -> NDArray[Any]:
-    """Anything array-like as an array; an empty list as one of integers."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise GraphError(f"{what} cannot be made an array ({error}).") from error
-    return array.astype(np.int64) if array.shape == (0,) else array
-
-
 def _same(one: Any, other: Any) -> bool:
     if sp.issparse(one) and sp.issparse(other):
         return bool(one.shape == other.shape and (one != other).nnz == 0)
     if one is None or other is None or sp.issparse(one) or sp.issparse(other):
         return one is other
     return bool(np.array_equal(one, other))
-
-
-def _require_memory(needed: int, what: str) -> None:
-    """Refuse what this machine cannot hold before trying to allocate it."""
-    from garnet.memory import physical_memory
-
-    if needed > physical_memory():
-        raise GraphError(f"{what} needs {needed / 1e9:.3g} GB, more than this machine's memory.")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from garnet.adjacency import as_array, build_adjacency
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph import Edges, Graph, Split, _adjacency, _array
+from garnet.graph import Edges, Graph, Split
 
 if TYPE_CHECKING:
     import networkx
@@ -37,7 +38,7 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
         raise GraphError(f"The Data has {edges.shape[1]} edges but {len(weights)} edge weights; give one for each.")
     features = getattr(data, "x", None)
     return Graph(
-        _adjacency(edges[0], edges[1], weights, n, symmetrize),
+        build_adjacency(edges[0], edges[1], weights, n, symmetrize),
         features=None if features is None else _feature_matrix(features),
         labels=_class_labels(getattr(data, "y", None), n),
         split=_masks_to_split(data, n),
@@ -116,11 +117,11 @@ def from_networkx(source: networkx.Graph, *, symmetrize: bool = False) -> Graph:
     position = {node: i for i, node in enumerate(nodes)}
     triples = [(position[u], position[v], w) for u, v, w in source.edges(data="weight", default=1.0)]
     rows, cols = np.array([t[:2] for t in triples], dtype=np.int64).reshape(-1, 2).T
-    weights = _array([t[2] for t in triples], "Edge weights")
+    weights = as_array([t[2] for t in triples], "Edge weights")
     labels = [source.nodes[node].get("label") for node in nodes]
     integers = all(isinstance(node, int | np.integer) and -(2**63) <= node < 2**63 for node in nodes)
     return Graph(
-        _adjacency(rows, cols, weights, len(nodes), symmetrize or not source.is_directed()),
+        build_adjacency(rows, cols, weights, len(nodes), symmetrize or not source.is_directed()),
         labels=np.array(labels) if nodes and all(isinstance(x, int | np.integer) for x in labels) else None,
         names=np.array(nodes, dtype=np.int64) if integers else np.array([str(node) for node in nodes]),
     )

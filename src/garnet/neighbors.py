@@ -30,7 +30,7 @@ class Exact:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        return _search(points, torch.arange(len(points), device=points.device), k)
+        return _search(points.contiguous(), torch.arange(len(points), device=points.device), k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,7 @@ class Cells:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
+        points = points.contiguous()
         generator = torch.Generator().manual_seed(seed)
         pool = max(self.candidates or max(1000, 30 * k), k + 1)
         if len(points) <= 2 * pool:
@@ -186,7 +187,7 @@ def _nearest(points: Tensor, queries: Tensor, pool: Tensor, at: Tensor, k: int) 
 
     Distances are squared and lack each query's own square, which no comparison within a row sees.
     """
-    away = _squared_distances(points[queries], points[pool])
+    away = _squared_distances(points.index_select(0, queries), points.index_select(0, pool))
     away[torch.arange(len(at), device=at.device), at] = torch.inf
     away, nearest = away.topk(k, dim=1, largest=False)
     return away, pool[nearest]

@@ -34,6 +34,7 @@ class Ledger:
         kept_scores: how critical each kept edge is.
         dropped_scores: how critical each dropped edge would have been.
         added_scores: how critical each added edge is.
+        num_nodes: number of nodes of both graphs.
     """
 
     kept: Edges
@@ -42,6 +43,7 @@ class Ledger:
     kept_scores: NDArray[np.float32]
     dropped_scores: NDArray[np.float32]
     added_scores: NDArray[np.float32]
+    num_nodes: int
 
     @classmethod
     def between(
@@ -52,14 +54,12 @@ class Ledger:
         stays, old = contains(after, edges, n), contains(edges, after, n)
         return cls(
             edges[:, stays], edges[:, ~stays], after[:, ~old],
-            scores_before[stays], scores_before[~stays], scores_after[~old],
+            scores_before[stays], scores_before[~stays], scores_after[~old], n,
         )  # fmt: skip
 
     def share_dropped(self, edges: Edges) -> float:
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
-        n = int(edges.max(initial=0)) + 1
-        n = max(n, int(self.dropped.max(initial=0)) + 1)
-        return float(contains(self.dropped, edges, n).mean())
+        return float(contains(self.dropped, edges, self.num_nodes).mean())
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class GARNET:
     support: float | None = 0.4
     score: Score = "distance"
     sigma2: float = math.inf
-    gamma: float = 0.05
+    gamma: float = 0.1
     gamma_unit: GammaUnit = "quantile"
     weight: Weight = "similarity"
     solver: Solver | None = None

@@ -148,3 +148,13 @@ def test_a_converged_solve_says_nothing():
         warnings.simplefilter("error")
         Chebyshev()(graph_matrix(), 5, end="algebraic", seed=0, device="cpu")
         assert Arpack()(graph_matrix(), 5, end="algebraic", seed=0, device="cpu").rank == 5
+
+
+def test_a_basis_that_fills_up_is_restarted_from_the_pairs_that_lag_behind():
+    # The 50th eigenvalue lies at the crowded edge of the bulk, 3e-4 from the next.
+    graph = block_model(6000, mean_degree=7, classes=8, seed=3)
+    matrix = normalized_adjacency(graph, tau=float(graph.degrees.mean()))
+    spectrum = Chebyshev(tol=1e-5, strict=True)(matrix, 50, end="algebraic", seed=0, device="cpu")
+    truth = Arpack(tol=1e-10)(matrix, 50, end="algebraic", seed=0, device="cpu")
+    np.testing.assert_allclose(spectrum.values, truth.values, atol=1e-6)
+    assert torch.linalg.svdvals(spectrum.vectors.double().T @ truth.vectors).min() > 0.9999

@@ -40,7 +40,7 @@ class Chebyshev:
 
     tol: float = 1e-4
     block: int | None = None
-    growth: float = 1e3
+    growth: float = 300.0
     max_products: int | None = None
     strict: bool = False
 
@@ -74,19 +74,21 @@ class Chebyshev:
             last = float(values[-1].abs() if end == "magnitude" else values[-1])
             if last < cutoff and basis.size >= 2 * rank:
                 cutoff = max(last - 0.1 * (top - last), 0.05 * top)
-            exhausted = operator.products >= budget
+            exhausted, full = operator.products >= budget, basis.room < block
             settled = float((values - previous).abs().max()) <= self.tol * top
             previous = values
-            if settled or exhausted:
-                vectors = basis.rotate(rotation[:, :rank])
-                residuals = (operator @ vectors - vectors * values).norm(dim=0)
-                converged = bool(residuals.max() <= self.tol * top)
-                if exhausted or (converged and verified):
-                    break
-                if converged:
-                    latest, verified = fresh(), True
-            if basis.full(block):
-                basis.compress(rotation[:, : rank + block])
+            if not (settled or exhausted or full):
+                continue
+            vectors = basis.rotate(rotation[:, :rank])
+            residuals = (operator @ vectors - vectors * values).norm(dim=0)
+            converged = bool(residuals.max() <= self.tol * top)
+            if exhausted or (converged and verified):
+                break
+            if full:  # start again from the pairs that lag behind
+                basis.compress(rotation[:, : rank + 2 * block])
+                latest = vectors[:, residuals.topk(min(block, rank)).indices]
+            if converged:
+                latest, verified = fresh(), True
         check(residuals, self.tol * top, strict=self.strict, solver="The Chebyshev solver")
         return Spectrum(values, operator.restore(vectors), residuals, operator.products)
 
@@ -100,8 +102,9 @@ class _Basis:
         self._projected = torch.zeros(capacity, capacity, dtype=torch.float64, device=operator.device)
         self.size = 0
 
-    def full(self, block: int) -> bool:
-        return self.size + block > self._columns.shape[1]
+    @property
+    def room(self) -> int:
+        return self._columns.shape[1] - self.size
 
     def extend(self, block: Tensor) -> Tensor:
         """Add what is new in the block, orthonormalised; returns that."""
