@@ -45,6 +45,9 @@ def main() -> None:
         poisoned = attacked(clean, folder / poisoned_file)
         backbone = "gcn" if dataset in ("cora", "citeseer", "pubmed") else "gprgnn"
         rows[name] = {"homophily": {"clean": clean.homophily, "poisoned": poisoned.homophily}}
+        kept = 1 - GARNET().purify(clean).ledger.share_dropped(clean.edges)
+        rows[name]["clean graph"] = {"true_edges_kept": kept}
+        print(name, "clean graph", round(kept, 3))
         settings = {
             "default": GARNET(),
             "paper": GARNET.paper(dataset, backbone, attack=attack),

@@ -24,7 +24,7 @@ def save(name: str, figures: dict[str, Any]) -> None:
 
     packages = ("numpy", "scipy", "torch", "faiss-cpu", "hnswlib", "pygarnet")
     record = {
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])]),
         "machine": {
             "processor": _processor(),
             "cores": os.cpu_count(),
@@ -38,6 +38,11 @@ def save(name: str, figures: dict[str, Any]) -> None:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"wrote {path.relative_to(RESULTS.parent)}")
+
+
+def _portable(argument: str) -> str:
+    """A file by its name alone: where it lay means nothing on another machine."""
+    return Path(argument).name if Path(argument).is_absolute() else argument
 
 
 def _processor() -> str:

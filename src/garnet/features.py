@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import svds
 from torch import Tensor
 
 from garnet.errors import ParameterError
@@ -83,5 +84,5 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
         directions = np.linalg.eigh(gram.astype(np.float64))[1][:, ::-1][:, :rank]
     else:
         start = np.random.default_rng(seed).standard_normal(min(rows, columns))
-        directions = sp.linalg.svds(matrix.astype(np.float64), k=rank, v0=start, tol=1e-6)[2][::-1].T
+        directions = svds(matrix.astype(np.float64), k=rank, v0=start, tol=1e-6)[2][::-1].T
     return np.asarray(matrix @ directions)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from garnet.graph import Edges, Graph
@@ -101,7 +102,7 @@ def edge_gradient(
     _, component = connected_components(graph.adjacency, directed=False)
     grounded = _first_of_each(component) if math.isinf(sigma2) else np.empty(0, dtype=np.int64)
     free = np.setdiff1d(np.arange(n), grounded)
-    factor = sp.linalg.splu(sp.csc_array(theta)[free][:, free])
+    factor = splu(sp.csc_array(theta)[free][:, free])
     resistance = np.empty(edges.shape[1])
     width = max(1, _SOLVE // max(n, 1))
     for start in range(0, edges.shape[1], width):
@@ -127,7 +128,7 @@ def _log_determinant(graph: Graph, theta: sp.csr_array, sigma2: float) -> float:
 
 
 def _log_det(matrix: sp.csr_array) -> float:
-    factor = sp.linalg.splu(sp.csc_array(matrix))
+    factor = splu(sp.csc_array(matrix))
     return float(np.log(np.abs(factor.U.diagonal())).sum())
 
 

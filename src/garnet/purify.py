@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,18 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.edges import canonical
-from garnet.errors import GraphError, ParameterError
 from garnet.features import Features, Scaling, feature_block, scale
 from garnet.graph import Edges, Graph, as_graph
 from garnet.neighbors import Neighbors, choose_neighbors, union
+from garnet.parameters import GammaUnit, Score, Weight, require_valid
 from garnet.prune import base_embedding, distortion, inner_products, squared_distances
 from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.solvers import choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency
-
-Score = Literal["distance", "signed", "distortion"]
-GammaUnit = Literal["quantile", "absolute"]
-Weight = Literal["similarity", "score", "one"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +100,7 @@ class GARNET:
             progress: called with the name of each stage as it begins.
         """
         graph = as_graph(graph)
-        self._check(graph)
+        require_valid(self, graph)
         clock = Clock(progress)
         with clock("embed"):
             spectrum = self._embed(graph)
@@ -155,8 +151,9 @@ class GARNET:
         near = union(search(points[known], k, seed=self.seed), known) if k > 0 else graph.edges[:, :0]
         if self.support is None:
             return near
-        closeness = -squared_distances(points, graph.edges).cpu().numpy()
-        supported = graph.edges[:, closeness >= np.quantile(closeness, self.support)]
+        given = graph.edges
+        closeness = -squared_distances(points, given).cpu().numpy()
+        supported = given[:, closeness >= np.quantile(closeness, self.support)]
         first, second = np.concatenate([near, supported], axis=1)
         return canonical(first, second, graph.num_nodes)
 
@@ -192,49 +189,3 @@ class GARNET:
 
     def _solver(self, graph: Graph) -> Solver:
         return self.solver or choose_solver(graph.num_nodes)
-
-    def _check(self, graph: Graph) -> None:
-        """Refuse parameters that no graph, or not this one, allows."""
-        n = graph.num_nodes
-        whole = isinstance(self.k, int) and not isinstance(self.k, bool)
-        for name, fine, wanted in (
-            ("k", self.k is None or (whole and self.k >= 1), "an integer >= 1"),
-            ("k", self.k is None or self.k < n, f"below the number of nodes, {n}"),
-            ("gamma", self.gamma_unit == "absolute" or 0 <= self.gamma <= 1, "between 0 and 1 as a quantile"),
-            ("support", self.support is None or 0 <= self.support <= 1, "between 0 and 1, or None"),
-            ("tau", self.tau == "mean" or 0 <= self.tau < math.inf, "a number >= 0 or 'mean'"),
-            ("sigma2", self.sigma2 > 0, "positive"),
-            ("feature_rank", self.feature_rank is None or self.feature_rank >= 1, "an integer >= 1 or None"),
-            ("feature_weight", 0 <= self.feature_weight < math.inf, "a number >= 0"),
-            (
-                "weight",
-                (self.weight, self.score) != ("score", "distance"),
-                "'similarity' or 'one' with score 'distance'",
-            ),
-            *((name, getattr(self, name) in allowed, _one_of(allowed)) for name, allowed in _CHOICES.items()),
-        ):
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of GARNET must be {wanted}. Got {got!r} instead.")
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise ParameterError(
-                f"The 'device' parameter of GARNET must be a device that torch has here. Got {self.device!r} instead."
-            ) from error
-        if graph.num_edges == 0:
-            raise GraphError(f"The graph has {n} nodes and no edges between them; there is nothing to purify.")
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "end": get_args(End),
-    "features": get_args(Features),
-    "scaling": get_args(Scaling),
-    "score": get_args(Score),
-    "gamma_unit": get_args(GammaUnit),
-    "weight": get_args(Weight),
-}
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return "one of " + ", ".join(map(repr, names))

@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.datasets import FakeDataset
 from torch_geometric.transforms import Compose, NormalizeFeatures
 
 import garnet
@@ -186,6 +187,8 @@ BAD_PARAMETERS = [
     ({"sigma2": 0.0}, "The 'sigma2' parameter of GARNET must be positive. Got 0.0 instead."),
     ({"feature_rank": 0}, "The 'feature_rank' parameter of GARNET must be an integer >= 1 or None. Got 0 instead."),
     ({"feature_weight": -1.0}, "The 'feature_weight' parameter of GARNET must be a number >= 0. Got -1.0 instead."),
+    ({"gamma": math.nan}, "The 'gamma' parameter of GARNET must be a number. Got nan instead."),
+    ({"seed": 0.5}, "The 'seed' parameter of GARNET must be an integer. Got 0.5 instead."),
     ({"score": "cosine"}, "must be one of 'distance', 'signed', 'distortion'. Got 'cosine' instead."),
     ({"weight": "score"}, "must be 'similarity' or 'one' with score 'distance'. Got 'score' instead."),
     ({"end": "left"}, "must be one of 'algebraic', 'magnitude'. Got 'left' instead."),
@@ -310,6 +313,11 @@ def test_a_transform_in_a_compose():
     purified = Compose([NormalizeFeatures(), GARNET(k=5)])(pyg_cora())
     assert purified.edge_weight.min() > 0
     np.testing.assert_allclose(purified.x.sum(dim=1), 1, atol=1e-5)
+
+
+def test_a_dataset_s_transform():
+    dataset = FakeDataset(num_graphs=2, avg_num_nodes=60, transform=GARNET(k=4))
+    assert all(data.edge_weight.shape == (data.num_edges,) for data in dataset)
 
 
 def test_a_directed_data_is_symmetrised():

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from garnet.errors import ConvergenceError
 from garnet.solvers.convergence import check
@@ -75,11 +76,11 @@ class Arpack:
             values, vectors = np.linalg.eigh(matrix.toarray())
         else:
             start = np.random.default_rng(seed).standard_normal(n)
-            operator = sp.linalg.LinearOperator(matrix.shape, matvec=multiply, dtype=np.float64)
+            operator = LinearOperator(matrix.shape, matvec=multiply, dtype=np.float64)
             which = "LA" if end == "algebraic" else "LM"
             try:
-                values, vectors = sp.linalg.eigsh(operator, k=rank, which=which, tol=self.tol, v0=start)
-            except sp.linalg.ArpackNoConvergence as stopped:
+                values, vectors = eigsh(operator, k=rank, which=which, tol=self.tol, v0=start)
+            except ArpackNoConvergence as stopped:
                 raise ConvergenceError(
                     f"ARPACK found {len(stopped.eigenvalues)} of {rank} eigenpairs; ask for a smaller rank or a larger "
                     "tol, or use Chebyshev."

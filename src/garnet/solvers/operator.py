@@ -39,7 +39,7 @@ class Operator:
             self._order = torch.from_numpy(order)
         # The filter shifts the diagonal, so all of it is stored, zeros too.
         entries, here = matrix.tocoo(), np.arange(self.n)
-        rows, cols = (np.concatenate([index, here]) for index in entries.coords)
+        rows, cols = (np.concatenate([index, here]) for index in (entries.row, entries.col))
         values = np.concatenate([entries.data, np.zeros(self.n)])
         stored = sp.coo_array((values, (rows, cols)), matrix.shape).tocsr()
         stored.sort_indices()
