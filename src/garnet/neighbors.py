@@ -14,6 +14,7 @@ from garnet.errors import MissingExtra
 from garnet.graph import Edges
 
 _EXACT_UP_TO = 50_000
+_EXACT_ON_GPU = 300_000
 _TILE = 1 << 24
 
 
@@ -108,9 +109,9 @@ class Ivf:
         return torch.from_numpy(found[others].reshape(n, k)).to(points.device)
 
 
-def choose_neighbors(n: int) -> Neighbors:
-    """Exact search up to 50,000 points, cells above."""
-    return Exact() if n <= _EXACT_UP_TO else Cells()
+def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
+    """Exact search up to 50,000 points, or 300,000 on a GPU, where it takes a second; cells above."""
+    return Exact() if n <= (_EXACT_UP_TO if torch.device(device).type == "cpu" else _EXACT_ON_GPU) else Cells()
 
 
 def union(neighbors: Tensor, nodes: Tensor | None = None) -> Edges:

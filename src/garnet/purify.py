@@ -147,7 +147,7 @@ class GARNET:
         """G_base. A node of which nothing is known, neither edges nor features, has no neighbours."""
         known = points.abs().amax(dim=1).nonzero()[:, 0]
         k = min(15 if self.k is None else self.k, len(known) - 1)
-        search = self.neighbors or choose_neighbors(len(known))
+        search = self.neighbors or choose_neighbors(len(known), self.device)
         near = union(search(points[known], k, seed=self.seed), known) if k > 0 else graph.edges[:, :0]
         if self.support is None:
             return near

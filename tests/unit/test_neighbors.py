@@ -83,3 +83,4 @@ def test_union_joins_both_ways_once_and_keeps_node_numbers():
 def test_search_is_chosen_by_size():
     assert choose_neighbors(50_000) == Exact()
     assert choose_neighbors(50_001) == Cells()
+    assert choose_neighbors(50_001, "cuda") == Exact()
