@@ -12,7 +12,7 @@ from garnet.spectral import normalized_adjacency
 RNG = np.random.default_rng(0)
 BARE = block_model(80, mean_degree=6, seed=1)
 DENSE = RNG.standard_normal((80, 30)).astype(np.float32)
-WORDS = sp.random_array((80, 900), density=0.05, rng=RNG, dtype=np.float32).tocsr()
+WORDS = sp.csr_array(((RNG.random((80, 900)) < 0.05) * RNG.random((80, 900))).astype(np.float32))
 
 
 def block(features, kind, rank=8):
