@@ -21,7 +21,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[benchmarks]'
-	$(BIN)/python benchmarks/purify.py
+	$(BIN)/python benchmarks/recipe.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/ledger.py
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel

@@ -46,12 +46,18 @@ def build_adjacency(
         if ends.size and not (ends.min() >= 0 and ends.max() < n):
             bad = ends[(ends < 0) | (ends >= n)][0]
             raise GraphError(f"Node {bad} does not exist: the graph has {n} nodes, numbered 0 to {n - 1}.")
-    with np.errstate(over="ignore"):
+    given = weights
+    with np.errstate(over="ignore", under="ignore"):
         weights = weights.astype(np.float32)
     if not np.isfinite(weights).all():
         raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
     if (weights < 0).any():
         raise GraphError(f"Edge weights must not be negative. Got {weights.min():g}; take magnitudes or drop them.")
+    if ((weights == 0) & (given != 0)).any():
+        least = np.abs(given[given != 0]).min()
+        raise GraphError(
+            f"The graph has a weight of {least:g}, which 32 bits cannot tell from zero; rescale the weights."
+        )
 
     keep = (rows != cols) & (weights > 0)
     rows, cols, weights = rows[keep], cols[keep], weights[keep]

@@ -60,7 +60,7 @@ def _root(
 
 
 @app.command()
-def demo(seed: Annotated[int, typer.Option(help="Seed of the planted edges and of the purifier.")] = 0) -> None:
+def demo(seed: Annotated[int, typer.Option(min=0, help="Seed of the planted edges and of the purifier.")] = 0) -> None:
     """Plant edges between classes of a real citation graph (Cora), purify it, and say what became of them."""
     import numpy as np
 
@@ -105,12 +105,14 @@ def purify(
     ],
     rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 50, or half the nodes]")] = None,
     k: Annotated[int | None, typer.Option(help="Nearest neighbours of each node.  [default: 15]")] = None,
-    support: Annotated[float, typer.Option(help="Share of the input's edges that only nearness can save.")] = 0.4,
+    support: Annotated[
+        float, typer.Option(help="Share of the input's edges, those with the least alike ends, to doubt.")
+    ] = 0.4,
     gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
     as_json: Json = False,
 ) -> None:
@@ -182,11 +184,11 @@ def _facts(graph: Graph) -> dict[str, int | float | None]:
     from scipy.sparse.csgraph import connected_components
 
     counts = graph.adjacency.indptr[1:] - graph.adjacency.indptr[:-1]
-    sizes = connected_components(graph.adjacency, directed=False, return_labels=False) if graph.num_nodes else 0
+    pieces = connected_components(graph.adjacency, directed=False, return_labels=False) if graph.num_nodes else 0
     return {
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
-        "components": int(sizes),
+        "components": int(pieces),
         "isolated_nodes": int((counts == 0).sum()),
         "least_degree": int(counts.min(initial=graph.num_nodes)) if graph.num_nodes else None,
         "mean_degree": float(counts.mean()) if graph.num_nodes else None,
@@ -227,8 +229,9 @@ def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 
     limits = np.histogram_bin_edges(scores, bins)
     counts = [np.histogram(scores[mask], limits)[0] for mask in (~strange, strange)]
     unit = max(1, int((counts[0] + counts[1]).max() / width))
-    lines = ["How near the two ends of an input edge lie: [green]█ true edges[/], [red]░ planted edges[/]"]
+    full, light = "#:" if _out.options.ascii_only else "█░"
+    lines = [f"How near the two ends of an input edge lie: [green]{full} true edges[/], [red]{light} planted edges[/]"]
     for row in reversed(range(bins)):
-        bar = f"[green]{'█' * (counts[0][row] // unit)}[/][red]{'░' * (counts[1][row] // unit)}[/]"
+        bar = f"[green]{full * (counts[0][row] // unit)}[/][red]{light * (counts[1][row] // unit)}[/]"
         lines.append(f"{limits[row]:7.2f}  {bar}")
     return "\n".join(lines)

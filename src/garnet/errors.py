@@ -24,5 +24,9 @@ class MissingExtra(GarnetError, ImportError):
         super().__init__(f"{purpose} needs the package '{package}': pip install '{cure}'.")
 
 
+class RankWarning(UserWarning):
+    """The rank is too small to say more than which component a node is in."""
+
+
 class ConvergenceWarning(UserWarning):
     """An eigensolver stopped short of its tolerance; the message has the residual it reached."""

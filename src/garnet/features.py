@@ -46,14 +46,12 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
 
 
 def scale(block: Tensor, scaling: Scaling) -> Tensor:
-    """Put a block of coordinates on the scale of every other: unit rows, or columns alike, or nothing.
-
-    A row that is zero, or so small beside the others that only rounding made it, is set to zero.
-    """
+    """Put a block of coordinates on the scale of every other: unit rows (a zero row stays), or columns alike."""
     if scaling == "unit":
+        peaks = block.abs().amax(dim=1, keepdim=True)  # first, so that no square leaves the range of float32
+        block = torch.where(peaks > 0, block / torch.where(peaks > 0, peaks, 1.0), 0.0)
         lengths = block.norm(dim=1, keepdim=True)
-        noise = torch.finfo(block.dtype).eps * lengths.max()
-        return torch.where(lengths > noise, block / lengths.clamp_min(torch.finfo(block.dtype).tiny), 0.0)
+        return block / torch.where(lengths > 0, lengths, 1.0)
     if scaling == "standardize":
         spread = block.std(dim=0, correction=0)
         return (block - block.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
@@ -68,6 +66,7 @@ def _dense(matrix: Any) -> np.ndarray:
 
 
 def _unit_rows(matrix: Any) -> Any:
+    matrix = matrix.astype(np.float64)
     if sp.issparse(matrix):
         lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
         return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
@@ -79,9 +78,13 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
     """X W with W the leading right singular vectors of X: the rank-r approximation in its own coordinates."""
     rows, columns = matrix.shape
     rank = min(rank, rows, columns)
+    if not abs(matrix).max():
+        return np.zeros((rows, rank))
+    if rows <= 512 and rows < columns:
+        values, vectors = np.linalg.eigh(_dense(matrix @ matrix.T))
+        return np.asarray(vectors[:, ::-1][:, :rank] * np.sqrt(np.maximum(values[::-1][:rank], 0)))
     if columns <= 512 or rank > min(rows, columns) // 3:
-        gram = _dense(matrix.T @ matrix)
-        directions = np.linalg.eigh(gram.astype(np.float64))[1][:, ::-1][:, :rank]
+        directions = np.linalg.eigh(_dense(matrix.T @ matrix))[1][:, ::-1][:, :rank]
     else:
         start = np.random.default_rng(seed).standard_normal(min(rows, columns))
         directions = svds(matrix.astype(np.float64), k=rank, v0=start, tol=1e-6)[2][::-1].T

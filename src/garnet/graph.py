@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import networkx
     import torch_geometric.data
 
+MOST_CLASSES = 100_000
+"""A label beyond this, and beyond the number of nodes, is no number of a class."""
+
 Edges = NDArray[np.int64]
 """Undirected edges, shape (2, m), each once with the smaller node first, in lexicographic order."""
 
@@ -254,7 +257,7 @@ def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     if array.dtype.kind not in "iu":
         raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
     # Models have an output for each class, so one absurd number would make them absurdly large.
-    if array.size and array.max() >= max(n, 100_000):
+    if array.size and array.max() >= max(n, MOST_CLASSES):
         raise GraphError(f"Labels must number the classes from 0. Got {array.max()}, far more than there are nodes.")
     return np.maximum(array.astype(np.int64), -1)
 

@@ -10,11 +10,10 @@ import scipy.sparse as sp
 
 from garnet.adjacency import as_array, build_adjacency
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph import Edges, Graph, Split
+from garnet.graph import MOST_CLASSES, Edges, Graph, Split
 
 if TYPE_CHECKING:
     import networkx
-    import torch
     import torch_geometric.data
     from numpy.typing import NDArray
 
@@ -29,7 +28,7 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
     if edge_index is None:
         raise GraphError(f"The {type(data).__name__} has no edge_index; convert it to a homogeneous Data with one.")
     n = data.num_nodes
-    edges = edge_index.detach().cpu().numpy()
+    edges = _numpy(edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise GraphError(f"An edge_index must have shape (2, m). Got {edges.shape} instead.")
     weight = getattr(data, "edge_weight", None)
@@ -45,31 +44,33 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
     )
 
 
-def _feature_matrix(x: torch.Tensor) -> Any:
-    if not (x.is_sparse or x.is_sparse_csr):
-        return _numpy(x)
+def _feature_matrix(x: Any) -> Any:
+    if not hasattr(x, "detach") or not (x.is_sparse or x.is_sparse_csr):
+        return x if sp.issparse(x) else _numpy(x)
     entries = (x.detach().to_sparse() if x.is_sparse_csr else x.detach()).coalesce()
     return sp.coo_array((_numpy(entries.values()), tuple(_numpy(entries.indices()))), shape=tuple(x.shape)).tocsr()
 
 
-def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+def _numpy(tensor: Any) -> NDArray[Any]:
+    if not hasattr(tensor, "detach"):
+        return as_array(tensor, "A field of the Data")
     # NumPy has no bfloat16, and a Graph keeps 32 bits anyway.
     values = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
     return np.asarray(values.cpu().numpy())
 
 
-def _class_labels(y: Any, n: int) -> NDArray[np.int64] | None:
-    if y is None or not hasattr(y, "detach"):
-        return None
-    values = y.detach().cpu().numpy()
-    return values.reshape(-1) if values.dtype.kind in "iu" and values.size == n else None
+def _class_labels(y: Any, n: int) -> NDArray[Any] | None:
+    values = np.zeros(0) if y is None else _numpy(y)
+    classes = values.dtype.kind in "iu" and values.size == n and values.max(initial=0) < max(n, MOST_CLASSES)
+    return values.reshape(-1) if classes else None
 
 
 def _masks_to_split(data: Any, n: int) -> Split | None:
-    masks: list[Any] = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
-    if any(mask is None or tuple(mask.shape) != (n,) for mask in masks):
+    found = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
+    masks = [_numpy(mask) for mask in found if mask is not None]
+    if len(masks) < 3 or any(mask.shape != (n,) for mask in masks):
         return None
-    parts = [np.flatnonzero(mask.detach().cpu().numpy()) for mask in masks]
+    parts = [np.flatnonzero(mask) for mask in masks]
     disjoint = len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
     return Split(*parts) if disjoint else None
 
@@ -149,16 +150,17 @@ def with_edges_of(graph: Graph, data: torch_geometric.data.Data) -> torch_geomet
     """A copy of `data` with the graph's edges, in both directions, as `edge_index` and `edge_weight`.
 
     Attributes that describe the old edges one by one, such as `edge_attr`, are left out: the edges they speak of may be
-    gone.
+    gone. So is `adj_t`, the same edges in another form.
     """
     import torch
 
     result = copy.copy(data)
     for name in list(result.keys()):
-        if name not in ("edge_index", "edge_weight") and result.is_edge_attr(name):
+        if name == "adj_t" or (name not in ("edge_index", "edge_weight") and result.is_edge_attr(name)):
             del result[name]
     edge_index, edge_weight = directed_edges(graph)
-    device = data.edge_index.device
+    device = getattr(data.edge_index, "device", "cpu")
+    result.num_nodes = graph.num_nodes
     result.edge_index = torch.from_numpy(edge_index).to(device)
     result.edge_weight = torch.from_numpy(edge_weight).to(device)
     return result

@@ -31,7 +31,7 @@ class Exact:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        return _search(points.contiguous(), torch.arange(len(points), device=points.device), k)
+        return _search(_centred(points), torch.arange(len(points), device=points.device), k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Cells:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        points = points.contiguous()
+        points = _centred(points)
         generator = torch.Generator().manual_seed(seed)
         pool = max(self.candidates or max(1000, 30 * k), k + 1)
         if len(points) <= 2 * pool:
@@ -105,7 +105,6 @@ class Ivf:
             _, found = index.search(data, k + 1)
         others = found != np.arange(n)[:, None]
         others &= np.cumsum(others, axis=1) <= k
-        others[others.sum(axis=1) < k, -1] = True
         return torch.from_numpy(found[others].reshape(n, k)).to(points.device)
 
 
@@ -134,7 +133,12 @@ def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int =
     """Share of the true nearest neighbours of a random sample of points that a search has found."""
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(len(points), generator=generator)[:sample].to(points.device)
-    return _overlap(_search(points, some, neighbors.shape[1]), neighbors[some])
+    return _overlap(_search(_centred(points), some, neighbors.shape[1]), neighbors[some])
+
+
+def _centred(points: Tensor) -> Tensor:
+    """The points about their mean: far from the origin, squares would drown the differences in float32."""
+    return (points - points.mean(dim=0)).contiguous()
 
 
 def _overlap(truth: Tensor, found: Tensor) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 import torch
 
 from garnet.errors import GraphError, ParameterError
@@ -36,49 +38,49 @@ def require_valid(purifier: GARNET, graph: Graph) -> None:
         ParameterError: a parameter lies outside what is allowed.
         GraphError: there is nothing to purify.
     """
-    p, n = purifier, graph.num_nodes
-    for name, fine, wanted in (
-        ("k", p.k is None or (_whole(p.k) and p.k >= 1), "an integer >= 1"),
-        ("k", p.k is None or p.k < n, f"below the number of nodes, {n}"),
-        ("gamma", _number(p.gamma), "a number"),
-        ("gamma", p.gamma_unit == "absolute" or 0 <= p.gamma <= 1, "between 0 and 1 as a quantile"),
-        ("support", p.support is None or (_number(p.support) and 0 <= p.support <= 1), "between 0 and 1, or None"),
-        ("tau", p.tau == "mean" or (_number(p.tau) and 0 <= p.tau < math.inf), "a number >= 0 or 'mean'"),
-        ("sigma2", _number(p.sigma2) and p.sigma2 > 0, "positive"),
-        (
-            "feature_rank",
-            p.feature_rank is None or (_whole(p.feature_rank) and p.feature_rank >= 1),
-            "an integer >= 1 or None",
-        ),
-        ("feature_weight", _number(p.feature_weight) and 0 <= p.feature_weight < math.inf, "a number >= 0"),
-        ("weight", (p.weight, p.score) != ("score", "distance"), "'similarity' or 'one' with score 'distance'"),
-        *((name, getattr(p, name) in allowed, _one_of(allowed)) for name, allowed in _CHOICES.items()),
-        ("device", _has_device(p.device), "a device that torch has here"),
-        ("seed", _whole(p.seed), "an integer"),
-    ):
-        if not fine:
-            raise ParameterError(
-                f"The '{name}' parameter of GARNET must be {wanted}. Got {getattr(p, name)!r} instead."
-            )
     if graph.num_edges == 0:
-        raise GraphError(f"The graph has {n} nodes and no edges between them; there is nothing to purify.")
+        raise GraphError(
+            f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to purify."
+        )
+    for name, fine, wanted in _rules(purifier, graph.num_nodes):
+        if not fine:
+            got = getattr(purifier, name)
+            raise ParameterError(f"The '{name}' parameter of GARNET must be {wanted}. Got {got!r} instead.")
+
+
+def _rules(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
+    """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
+    for name, allowed in _CHOICES.items():
+        yield name, getattr(p, name) in allowed, "one of " + ", ".join(map(repr, allowed))
+    yield "k", p.k is None or (_whole(p.k) and p.k >= 1), "an integer >= 1"
+    yield "k", p.k is None or p.k < n, f"below the number of nodes, {n}"
+    yield "gamma", _number(p.gamma), "a number"
+    yield "gamma", p.gamma_unit == "absolute" or 0 <= p.gamma <= 1, "between 0 and 1 as a quantile"
+    yield "support", p.support is None or (_number(p.support) and 0 <= p.support <= 1), "between 0 and 1, or None"
+    yield "tau", p.tau == "mean" or (_number(p.tau) and 0 <= p.tau < math.inf), "a number >= 0 or 'mean'"
+    yield "sigma2", _number(p.sigma2) and p.sigma2 > 0, "positive"
+    rank = p.feature_rank
+    yield "feature_rank", rank is None or (_whole(rank) and rank >= 1), "an integer >= 1 or None"
+    yield "feature_weight", _number(p.feature_weight) and 0 <= p.feature_weight < math.inf, "a number >= 0"
+    yield "weight", (p.weight, p.score) != ("score", "distance"), "'similarity' or 'one' with score 'distance'"
+    yield "solver", p.solver is None or callable(p.solver), "a solver or None"
+    yield "neighbors", p.neighbors is None or callable(p.neighbors), "a search or None"
+    yield "device", _has_device(p.device), "a device that torch has here"
+    yield "seed", _whole(p.seed) and 0 <= p.seed < 2**63, "an integer from 0 to 2^63 - 1"
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return "one of " + ", ".join(map(repr, names))
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and not math.isnan(value)
 
 
 def _has_device(name: str) -> bool:
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, TypeError):
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError):
         return False
     return True

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from garnet.errors import ParameterError
 from garnet.graph import Edges, Graph
 from garnet.spectral import Solver, laplacian
 
@@ -32,6 +34,26 @@ def inner_products(left: Tensor, right: Tensor, edges: Edges) -> Tensor:
     return torch.cat([(left[u] * right[v]).sum(dim=1) for u, v in _chunks(edges, left)])
 
 
+def believed_if_unknown(scores: Tensor, points: Tensor, edges: Edges) -> NDArray[np.float32]:
+    """The scores, infinite for edges with an end whose point is zero: nothing is known of it to speak against.
+
+    Args:
+        scores: (m,) scores of the edges.
+        points: (n, d) embedding.
+        edges: (2, m) edges.
+    """
+    unknown = (points.abs().amax(dim=1) == 0).cpu().numpy()
+    found: NDArray[np.float32] = scores.cpu().numpy()
+    found[unknown[edges[0]] | unknown[edges[1]]] = np.inf
+    return found
+
+
+def quantile(scores: NDArray[np.float32], share: float) -> float:
+    """The score that a share of the finite scores lies below; minus infinity if there are none."""
+    finite = scores[np.isfinite(scores)]
+    return float(np.quantile(finite, share)) if len(finite) else -math.inf
+
+
 def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, seed: int, device: str) -> Tensor:
     """U of section 3.3: the smallest eigenpairs of the base graph's Laplacian as u_k / sqrt(lambda_k + 1 / sigma^2).
 
@@ -47,6 +69,11 @@ def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, see
         device: where U is wanted.
     """
     pieces = connected_components(base.adjacency, directed=False, return_labels=False)
+    if pieces > 4 * rank + 100:
+        raise ParameterError(
+            f"The score 'distortion' needs a base graph in few pieces. This one has {pieces}; raise k, or use "
+            "the score 'distance'."
+        )
     ceiling = 2.0 * float(base.degrees.max())
     flipped = sp.csr_array(sp.diags_array(np.full(base.num_nodes, ceiling)) - laplacian(base))
     spectrum = solver(flipped, min(rank + pieces, base.num_nodes), end="algebraic", seed=seed, device=device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ class Ledger:
 
     def share_dropped(self, edges: Edges) -> float:
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
-        return float(contains(self.dropped, edges, self.num_nodes).mean())
+        return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,18 @@ class Purification:
             "base_edges": self.base.shape[1],
             "rank": self.spectrum.rank,
             "largest_residual": float(self.spectrum.residuals.max()),
-            "threshold": self.threshold,
+            "threshold": _plain(self.threshold),
             "seconds": self.seconds,
             "stages": [asdict(stage) for stage in self.stages],
-            "parameters": {
-                name: value if isinstance(value, int | float | str | None) else repr(value)
-                for name, value in parameters.items()
-            },
+            "parameters": {name: _plain(value) for name, value in parameters.items()},
         }
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: it knows no infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, int | float | str | None) else repr(value)
 
 
 class Clock:

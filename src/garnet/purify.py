@@ -17,10 +17,17 @@ from garnet.features import Features, Scaling, feature_block, scale
 from garnet.graph import Edges, Graph, as_graph
 from garnet.neighbors import Neighbors, choose_neighbors, union
 from garnet.parameters import GammaUnit, Score, Weight, require_valid
-from garnet.prune import base_embedding, distortion, inner_products, squared_distances
+from garnet.prune import (
+    base_embedding,
+    believed_if_unknown,
+    distortion,
+    inner_products,
+    quantile,
+    squared_distances,
+)
 from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.solvers import choose_solver
-from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency
+from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency, spread_components
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +126,12 @@ class GARNET:
         return Purification(purified, spectrum, base, base_scores, threshold, ledger, tuple(clock.stages), self)
 
     def __call__(self, data: Any) -> Any:
-        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept."""
-        if isinstance(data, Graph):
-            return self.purify(data).graph
+        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
+
+        Anything else that `as_graph` reads gives a `Graph`.
+        """
+        if not hasattr(data, "edge_index"):
+            return self.purify(as_graph(data)).graph
         from garnet.interop import with_edges_of
 
         return with_edges_of(self.purify(as_graph(data, symmetrize=True)).graph, data)
@@ -131,7 +141,11 @@ class GARNET:
         tau = float(graph.degrees.mean()) if self.tau == "mean" else self.tau
         matrix = normalized_adjacency(graph, tau) if self.normalize else graph.adjacency.astype(np.float64)
         rank = choose_rank(self.rank, graph)
+        nodes = spread_components(graph, rank)
+        if len(nodes) < graph.num_nodes:
+            matrix = matrix[nodes][:, nodes]
         spectrum = self._solver(graph)(matrix, rank, end=self.end, seed=self.seed, device=self.device)
+        spectrum = spectrum.scatter(nodes, graph.num_nodes)
         by_gap = self.rank == "auto" and graph.labels is None
         return spectrum.truncate(eigengap(spectrum.values)) if by_gap else spectrum
 
@@ -144,37 +158,37 @@ class GARNET:
         return torch.cat(blocks, dim=1)
 
     def _base(self, graph: Graph, points: Tensor) -> Edges:
-        """G_base. A node of which nothing is known, neither edges nor features, has no neighbours."""
+        """G_base. A node of which neither spectrum nor features tell anything has no neighbours but its own."""
         known = points.abs().amax(dim=1).nonzero()[:, 0]
-        k = min(15 if self.k is None else self.k, len(known) - 1)
+        k = min(15 if self.k is None else int(self.k), len(known) - 1)
         search = self.neighbors or choose_neighbors(len(known), self.device)
         near = union(search(points[known], k, seed=self.seed), known) if k > 0 else graph.edges[:, :0]
         if self.support is None:
             return near
         given = graph.edges
-        closeness = -squared_distances(points, given).cpu().numpy()
-        supported = given[:, closeness >= np.quantile(closeness, self.support)]
+        closeness = believed_if_unknown(-squared_distances(points, given), points, given)
+        supported = given[:, closeness >= quantile(closeness, self.support)]
         first, second = np.concatenate([near, supported], axis=1)
         return canonical(first, second, graph.num_nodes)
 
     def _score(
         self, graph: Graph, spectrum: Spectrum, points: Tensor, base: Edges
     ) -> Callable[[Edges], NDArray[np.float32]]:
-        """The function that says how critical each of some edges is."""
+        """The function that says how critical each of some edges is; infinitely, where nothing is known of an end."""
         if self.score == "distance":
-            return lambda edges: -squared_distances(points, edges).cpu().numpy()
+            return lambda edges: believed_if_unknown(-squared_distances(points, edges), points, edges)
         if self.score == "signed":
             mirrored = points.clone()
             mirrored[:, : spectrum.rank] *= spectrum.values.sign().float()
-            return lambda edges: inner_products(points, mirrored, edges).cpu().numpy()
+            return lambda edges: believed_if_unknown(inner_products(points, mirrored, edges), points, edges)
         embedding = base_embedding(
             graph.with_edges(base), spectrum.rank, self.sigma2, self._solver(graph), seed=self.seed, device=self.device
         )
-        return lambda edges: distortion(embedding, points, edges).cpu().numpy()
+        return lambda edges: believed_if_unknown(distortion(embedding, points, edges), points, edges)
 
     def _threshold(self, scores: NDArray[np.float32]) -> float:
         """Gamma in the units of the scores."""
-        return float(np.quantile(scores, self.gamma)) if self.gamma_unit == "quantile" and len(scores) else self.gamma
+        return quantile(scores, self.gamma) if self.gamma_unit == "quantile" else self.gamma
 
     def _weights(self, points: Tensor, edges: Edges, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Positive weights; an edge that was kept though its weight would vanish has a thousandth of the largest."""
@@ -184,6 +198,7 @@ class GARNET:
         if self.weight == "similarity":
             directions = scale(points, "unit")
             weights = inner_products(directions, directions, edges).cpu().numpy()
+        weights = np.where(np.isinf(scores), 1, weights)
         floor = np.float32(1e-3) * weights.max()
         return np.asarray(np.maximum(weights, max(floor, np.finfo(np.float32).tiny)), dtype=np.float32)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, RankWarning
 
 if TYPE_CHECKING:
     from garnet.graph import Graph
@@ -49,6 +53,14 @@ class Spectrum:
         """Entries (u, v) of U L U^T, the rank-r matrix nearest to the input (proposition 3.2)."""
         return ((self.vectors[u] * self.values) * self.vectors[v]).sum(dim=1)
 
+    def scatter(self, nodes: NDArray[np.int64], n: int) -> Spectrum:
+        """The same pairs on `n` nodes, of which only `nodes` were part of the matrix; the rows of others are zero."""
+        if len(nodes) == n:
+            return self
+        vectors = self.vectors.new_zeros(n, self.rank)
+        vectors[torch.from_numpy(nodes).to(vectors.device)] = self.vectors
+        return Spectrum(self.values, vectors, self.residuals, self.products)
+
     def truncate(self, rank: int) -> Spectrum:
         """The first `rank` pairs."""
         return Spectrum(self.values[:rank], self.vectors[:, :rank], self.residuals[:rank], self.products)
@@ -83,6 +95,26 @@ def laplacian(graph: Graph) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(graph.degrees) - graph.adjacency.astype(np.float64))
 
 
+def spread_components(graph: Graph, rank: int) -> NDArray[np.int64]:
+    """The nodes that the spectrum is to tell apart, sorted: those of components with more than `rank` nodes.
+
+    Every component adds an eigenvalue 1 whose vector says no more than which nodes belong to it. The many small ones of
+    a real graph would use up all of the rank on that, and the large ones would be left without an embedding. If no
+    component is large, all nodes count.
+    """
+    _, component = connected_components(graph.adjacency, directed=False)
+    sizes = np.bincount(component)
+    large = np.flatnonzero(sizes[component] > rank)
+    if (several := int((sizes > rank).sum())) > rank:
+        warnings.warn(
+            f"The graph has {several} components of more than {rank} nodes, and as many eigenpairs only tell those "
+            f"apart; raise the rank above {several}, or regularise the degrees with tau='mean'.",
+            RankWarning,
+            stacklevel=2,
+        )
+    return large if len(large) else np.arange(graph.num_nodes)
+
+
 def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:
     """How many eigenpairs to ask the solver for.
 
@@ -94,13 +126,13 @@ def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:
     if rank is None:
         return min(50, most)
     if rank == "auto":
-        classes = 0 if graph.labels is None else int(graph.labels.max(initial=-1)) + 1
+        classes = 0 if graph.labels is None else len(np.unique(graph.labels[graph.labels >= 0]))
         return min(10 * classes if classes else 100, most)
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ParameterError(f"The 'rank' parameter of GARNET must be an integer >= 1 or 'auto'. Got {rank!r} instead.")
     if rank >= n:
         raise ParameterError(f"The 'rank' parameter of GARNET must be below {n}, the node count. Got {rank} instead.")
-    return rank
+    return int(rank)
 
 
 def eigengap(values: Tensor, least: int = 2) -> int:

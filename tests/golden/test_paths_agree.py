@@ -11,8 +11,8 @@ from garnet.neighbors import Cells, Exact, Ivf
 from garnet.solvers import Arpack, Chebyshev
 
 PATHS = {
-    "chebyshev, exact": (Chebyshev(tol=1e-6), Exact()),
-    "chebyshev, cells": (Chebyshev(tol=1e-6), Cells(recall=0.999, max_partitions=40)),
+    "chebyshev, exact": (Chebyshev(tol=1e-5), Exact()),
+    "chebyshev, cells": (Chebyshev(tol=1e-5), Cells(recall=0.999, max_partitions=40)),
     "arpack, ivf": (Arpack(), Ivf(cells=10, probes=10)),
 }
 GRAPHS = {

@@ -74,7 +74,14 @@ def test_scaling():
     assert torch.equal(scale(points, "none"), points)
 
 
-def test_rows_that_are_only_rounding_are_zero():
-    points = torch.ones(4, 2)
-    points[1] = 1e-12
-    assert scale(points, "unit")[1].abs().max() == 0
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e10, 1e30])
+def test_one_row_of_another_size_changes_no_other(size):
+    points = torch.from_numpy(DENSE).clone()
+    expected = scale(points, "unit")
+    points[3] *= size
+    np.testing.assert_allclose(scale(points, "unit"), expected, atol=1e-6)
+    np.testing.assert_allclose(gram(block(points.numpy(), "low-rank")), gram(block(DENSE, "low-rank")), atol=1e-4)
+
+
+def test_features_of_nothing_but_zeros():
+    assert block(sp.csr_array((80, 900), dtype=np.float32), "low-rank").abs().max() == 0

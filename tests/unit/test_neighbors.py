@@ -30,8 +30,15 @@ def test_neighbours_are_others_each_once_and_nearest_first(search, k):
 def test_exact_search_agrees_with_a_k_d_tree():
     points = clouds()
     found = Exact()(points, 10, seed=0)
-    truth = cKDTree(points.numpy()).query(points.numpy(), k=11)[1][:, 1:]
-    assert (np.sort(found) == np.sort(truth)).mean() > 0.9999
+    truth = torch.from_numpy(cKDTree(points.numpy()).query(points.numpy(), k=11)[1][:, 1:])
+    assert (found[:, :, None] == truth[:, None, :]).any(dim=2).float().mean() > 0.9999
+
+
+@pytest.mark.parametrize("search", [Exact(), Cells()], ids=["exact", "cells"])
+def test_neighbours_far_from_the_origin(search):
+    points = clouds() + 2000
+    truth = torch.from_numpy(cKDTree(points.numpy()).query(points.numpy(), k=11)[1][:, 1:])
+    assert (search(points, 10, seed=0)[:, :, None] == truth[:, None, :]).any(dim=2).float().mean() > 0.94
 
 
 @pytest.mark.parametrize(
@@ -60,12 +67,12 @@ def test_recall_is_one_for_the_truth_and_counts_what_is_missing():
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_same_seed_same_neighbours_even_among_equal_points(search):
-    points = torch.zeros(400, 3)
-    points[200:] = 1.0
+    points = torch.zeros(4000, 3)
+    points[2000:] = 1.0
     found = search(points, 4, seed=3)
     assert torch.equal(found, search(points, 4, seed=3))
-    assert not (found == torch.arange(400)[:, None]).any()
-    assert ((found < 200) == (torch.arange(400) < 200)[:, None]).all()
+    assert not (found == torch.arange(4000)[:, None]).any()
+    assert ((found < 2000) == (torch.arange(4000) < 2000)[:, None]).all()
 
 
 def test_cells_cope_with_one_crowded_cell():

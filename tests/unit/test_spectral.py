@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from garnet import as_graph
@@ -50,14 +50,26 @@ def test_inner_products_are_entries_of_the_nearest_rank_r_matrix(seed, rank, den
     matrix = dense_normalized(graph)
     spectrum = Arpack()(normalized_adjacency(graph), rank, end="magnitude", seed=0, device="cpu")
     left, values, right = np.linalg.svd(matrix)
-    if values[rank - 1] - values[rank] < 1e-6:
-        return  # the nearest matrix is not unique
+    assume(values[rank - 1] - values[rank] > 1e-6)  # otherwise the nearest matrix is not unique
     nearest = left[:, :rank] * values[:rank] @ right[:rank]
     u, v = (torch.from_numpy(ends.ravel()) for ends in np.meshgrid(np.arange(25), np.arange(25)))
     np.testing.assert_allclose(spectrum.inner(u, v).numpy(), nearest[u, v], atol=1e-9)
-    # Proposition 3.2: the same is V V^T when the leading eigenvalues are not negative.
-    if (spectrum.values >= 0).all():
-        np.testing.assert_allclose(spectrum.embedding @ spectrum.embedding.T, nearest, atol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), rank=st.integers(1, 5))
+def test_proposition_3_2_the_gram_matrix_of_the_embedding_is_the_nearest_matrix(seed, rank):
+    # Five cliques, weakly joined: as many large positive eigenvalues, and none that is as negative.
+    rng = np.random.default_rng(seed)
+    cliques = sp.block_diag([np.ones((6, 6)) - np.eye(6)] * 5).toarray()
+    bridges = np.triu(rng.random((30, 30)) < 0.1, 1) * 0.2
+    graph = as_graph(np.maximum(cliques, bridges + bridges.T))
+    spectrum = Arpack()(normalized_adjacency(graph), rank, end="magnitude", seed=0, device="cpu")
+    assert (spectrum.values > 0).all()
+    left, values, right = np.linalg.svd(dense_normalized(graph))
+    assume(values[rank - 1] - values[rank] > 1e-6)
+    nearest = left[:, :rank] * values[:rank] @ right[:rank]
+    np.testing.assert_allclose(spectrum.embedding @ spectrum.embedding.T, nearest, atol=1e-9)
 
 
 def test_proposition_3_2_needs_its_condition_on_the_signs():
@@ -73,8 +85,7 @@ def test_theorem_3_3_holds_for_rows_divided_by_the_root_of_the_degree(seed, dens
     graph = random_graph(24, density, seed)
     spectrum = Arpack()(normalized_adjacency(graph), rank, end="algebraic", seed=0, device="cpu")
     laplacian_values = 1 - spectrum.values.numpy()
-    if laplacian_values.max() > 1:
-        return  # the theorem asks for lambda_r <= 1
+    assume(laplacian_values.max() <= 1)  # the theorem asks for lambda_r <= 1
     rows = spectrum.embedding.numpy() / np.sqrt(np.maximum(graph.degrees, 1e-300))[:, None]
     first, second = graph.edges
     total = (graph.weights * np.square(rows[first] - rows[second]).sum(axis=1)).sum()

@@ -16,15 +16,16 @@ from garnet.errors import ConvergenceError
 from garnet.solvers.convergence import check
 from garnet.spectral import End, Spectrum
 
-_DENSE_UP_TO = 400
+_DENSE_UP_TO = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arpack:
-    """ARPACK in float64, component by component; a dense solver where a component is small.
+    """ARPACK in float64, component by component; a dense solver for components of up to 1,000 nodes.
 
     Lanczos from a single vector sees one copy of a multiple eigenvalue, and a graph in many pieces has the eigenvalue 1
-    as many times. Solved piece by piece, no copy is lost.
+    as many times. Solved piece by piece those copies are all found; copies within a large component (of a tree, a
+    lattice) may not be, which is why `Chebyshev` and not this is the choice above 1,000 nodes.
 
     Attributes:
         tol: bound on the residuals, relative to the largest eigenvalue.

@@ -29,7 +29,7 @@ def largest(operator: Operator, steps: int = 16) -> tuple[float, float]:
             projected[: step + 1, step] += overlap[:, 0].double().cpu()
             image = image - known @ overlap
         norm = float(image.norm())
-        if norm < 1e-6 * float(projected.abs().max()):
+        if norm <= 1e-6 * float(projected.abs().max()):
             size = step + 1
             break
         columns[:, step + 1] = image[:, 0] / norm

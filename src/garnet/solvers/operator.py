@@ -79,7 +79,7 @@ class Operator:
         centre, half = (cutoff + bottom) / 2, (cutoff - bottom) / 2
         degree = max(1, round(math.acosh(growth) / math.acosh(max((top - centre) / half, 1 + 1e-4))))
         if end == "magnitude":
-            degree += degree % 2  # an even polynomial treats both ends alike
+            degree += 1 - degree % 2  # even powers of the matrix cannot tell an eigenvalue from its negative
         twice = self._values * (2 / half)
         twice[self._diagonal] -= 2 * centre / half
         before, now = block.clone(), self._multiply(twice, block).mul_(0.5)
