@@ -165,7 +165,7 @@ def binary(folder):
 
 REFUSED = [
     ("missing", lambda folder: None, ["in.npz"], "there is no such file"),
-    ("unknown ending", lambda folder: (folder / "in.xls").write_text("1"), ["in.xls"], "its name must end in .npz"),
+    ("unknown ending", lambda folder: (folder / "in.xls").write_text("1"), ["in.xls"], "must end in .npz"),
     ("directed", directed, ["in.csv"], "The graph is directed"),
     ("not a number", text, ["in.csv"], "heavy"),
     ("not a zip", binary, ["in.npz"], "in.npz"),

@@ -114,8 +114,7 @@ def _ending(path: Path) -> tuple[str, bool]:
     ending = Path(name.removesuffix(".gz")).suffix
     if ending not in _ENDINGS or (packed and ending == ".npz"):
         raise GraphError(
-            f"Cannot tell the format of {path}; its name must end in {', '.join(_ENDINGS)}, or in one of them but the "
-            "first with .gz after it."
+            f"Cannot tell the format of {path}; it must end in {', '.join(_ENDINGS)} (all but .npz also with .gz)."
         )
     return ending, packed
 
