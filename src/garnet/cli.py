@@ -117,7 +117,7 @@ def purify(
     as_json: Json = False,
 ) -> None:
     """Purify a graph and write the result, whole or not at all."""
-    from garnet.datasets.files import load_graph, require_writable
+    from garnet.datasets.files import left_out, load_graph, require_writable
     from garnet.purify import GARNET
 
     require_writable(output)
@@ -137,6 +137,8 @@ def purify(
         result = purifier.purify(graph, progress=progress)
         progress("write")
         result.graph.save(output)
+    if missing := left_out(result.graph, output):
+        _err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     if as_json:
         _out.print_json(json.dumps({"input": str(source), "output": str(output), **result.summary()}))
         return

@@ -108,6 +108,11 @@ def test_purify_as_json_is_one_object_and_agrees_with_the_file(command, graph_fi
     assert summary["edges_before"] == load_graph(graph_file).num_edges
 
 
+def test_purify_says_what_the_format_cannot_hold(command, graph_file, tmp_path):
+    assert "out.csv cannot hold labels" in command("purify", graph_file, "-o", tmp_path / "out.csv")[2]
+    assert not command("purify", graph_file, "-o", tmp_path / "out.npz")[2]
+
+
 def test_purify_works_on_names(command, tmp_path):
     rows = ["source,target"] + [f"node{u},node{v}" for u in range(12) for v in range(u) if (u + v) % 3]
     (tmp_path / "friends.csv").write_text("\n".join(rows) + "\n")

@@ -97,6 +97,17 @@ def save_graph(graph: Graph, path: str | Path) -> None:
                 write_edge_list(graph, stream, _DELIMITERS[ending] or "\t")
 
 
+def left_out(graph: Graph, path: str | Path) -> list[str]:
+    """What of a graph a file with this ending cannot hold, in words."""
+    ending, _ = _ending(Path(path))
+    if ending == ".npz":
+        return []
+    missing = [part for part in ("features", "labels", "split") if getattr(graph, part) is not None]
+    if ending == ".mtx":
+        return missing + (["names"] if graph.names is not None else [])
+    return missing + (["nodes without edges"] if (graph.degrees == 0).any() else [])
+
+
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
     path = Path(path)
