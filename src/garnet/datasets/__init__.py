@@ -1,7 +1,23 @@
-"""The embedded graph, readers and writers of the field's file formats, and synthetic graphs."""
+"""The field's graphs by name, readers and writers of its file formats, splits, and synthetic graphs."""
 
+from garnet.datasets.catalog import load, names, poisoned
 from garnet.datasets.embedded import cora
 from garnet.datasets.files import load_graph, save_graph
-from garnet.datasets.synthetic import block_model, inter_class_edges
+from garnet.datasets.ogb import read_ogb
+from garnet.datasets.splits import random_split
+from garnet.datasets.synthetic import block_model, class_features, contextual_block_model, inter_class_edges
 
-__all__ = ["block_model", "cora", "inter_class_edges", "load_graph", "save_graph"]
+__all__ = [
+    "block_model",
+    "class_features",
+    "contextual_block_model",
+    "cora",
+    "inter_class_edges",
+    "load",
+    "load_graph",
+    "names",
+    "poisoned",
+    "random_split",
+    "read_ogb",
+    "save_graph",
+]

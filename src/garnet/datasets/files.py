@@ -13,7 +13,8 @@ from garnet.atomic import atomic_path
 from garnet.datasets.edge_list import read_edge_list, write_edge_list
 from garnet.datasets.matrix_market import read_matrix_market, write_matrix_market
 from garnet.datasets.npz import read_npz, write_npz
-from garnet.datasets.text import read_text
+from garnet.datasets.ogb import is_ogb, read_ogb
+from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError
 from garnet.graph import Graph
 
@@ -22,7 +23,7 @@ _ENDINGS = (".npz", ".mtx", *_DELIMITERS)
 
 
 def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
-    """Read a graph from a file, whoever wrote it; its ending says how.
+    """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph of OGB.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
       as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
@@ -40,8 +41,11 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     as text, and nodes are numbered in that order. A list in which no pair is given in both directions is undirected,
     one row an edge; one that gives some pairs in both directions and others in one is directed.
 
+    A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph Benchmark, see `read_ogb`; its
+    graphs are stored with one direction of each edge, so that most need `symmetrize`.
+
     Args:
-        path: the file.
+        path: the file, or the folder.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
 
     Returns:
@@ -51,21 +55,16 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
     """
     path = Path(path)
+    if is_ogb(path):
+        return read_ogb(path, symmetrize=symmetrize)
     ending, _ = _ending(path)
-    try:
+    with reading(path):
         _require_file(path)
         if ending == ".npz":
             return read_npz(path, symmetrize)
         if ending == ".mtx":
             return read_matrix_market(read_text(path), symmetrize)
         return read_edge_list(read_text(path), _DELIMITERS[ending], symmetrize)
-    except GraphError as error:
-        reason = str(error)
-    except OSError as error:
-        reason = f"{error.strerror or error}."
-    except MemoryError:
-        reason = "it does not fit in memory."
-    raise GraphError(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
 
 
 def save_graph(graph: Graph, path: str | Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from garnet.adjacency import as_array
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Edges, Graph, as_graph
+
+_ROWS_AT_ONCE = 1 << 16
 
 
 def block_model(
@@ -70,6 +73,92 @@ def block_model(
     place = np.where(inside, low + ticket * (high - low), outside + np.where(outside >= low, high - low, 0.0))
     ends = by_class[np.stack([first, _locate(reach, place)])]
     return as_graph((ends, n), labels=labels, symmetrize=True)
+
+
+def contextual_block_model(
+    n: int,
+    *,
+    classes: int = 5,
+    mean_degree: float = 10.0,
+    homophily: float = 0.8,
+    exponent: float = 2.5,
+    features: int = 64,
+    signal: float = 1.0,
+    seed: int = 0,
+) -> Graph:
+    """The graph of `block_model` with the features of `class_features`: both say something of a node's class.
+
+    Args:
+        n: number of nodes.
+        classes: number of classes, which are of equal size.
+        mean_degree: as for `block_model`.
+        homophily: as for `block_model`.
+        exponent: as for `block_model`.
+        features: number of features.
+        signal: how far the classes' features are apart, as for `class_features`; 0 for features of noise alone.
+        seed: the same seed gives the same graph, and the same edges as `block_model`.
+
+    Returns:
+        The graph, with `labels` and dense `features`.
+
+    Raises:
+        ParameterError: a parameter lies outside what is allowed.
+
+    Example:
+        >>> contextual_block_model(1000, classes=3, features=16, seed=7).features.shape
+        (1000, 16)
+    """
+    graph = block_model(n, classes=classes, mean_degree=mean_degree, homophily=homophily, exponent=exponent, seed=seed)
+    return as_graph(graph, features=class_features(graph.labels, dim=features, signal=signal, seed=seed))
+
+
+def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: int = 0) -> NDArray[np.float32]:
+    r"""Gaussian features that tell of a node's class, and the more so the larger `signal` is.
+
+    The features of a node of class c are :math:`x = s\,\mu_c + \varepsilon`, with s the `signal`, :math:`\mu_c` a unit
+    vector drawn from all directions alike, and :math:`\varepsilon` of independent standard normal entries. The best
+    rule for two classes of equal size, which takes the nearer mean, is right with probability
+    :math:`\Phi(s\,\lVert\mu_1 - \mu_2\rVert / 2)`, about :math:`\Phi(s / \sqrt 2)` in many dimensions, where two
+    directions are close to orthogonal; :math:`\Phi` is the standard normal distribution.
+
+    Args:
+        labels: (n,) classes from 0, negative where unknown; nodes without a label get noise alone.
+        dim: number of features.
+        signal: length of the means of the classes, in standard deviations of the noise.
+        seed: the same seed gives the same features; their stream is not that of `block_model`.
+
+    Returns:
+        (n, dim) features.
+
+    Raises:
+        ParameterError: `dim`, `signal` or `seed` lies outside what is allowed.
+        GraphError: the labels are not one integer a node.
+
+    Example:
+        >>> class_features([0, 1, -1], dim=8, signal=3.0).shape
+        (3, 8)
+    """
+    _require_integer("class_features", "dim", dim, 1)
+    _require_integer("class_features", "seed", seed, 0)
+    if not 0 <= signal < np.inf:
+        raise ParameterError(f"The 'signal' parameter of class_features must be a number >= 0. Got {signal!r} instead.")
+    classes = as_array(labels, "Labels")
+    if classes.ndim != 1 or classes.dtype.kind not in "iu":
+        raise GraphError(
+            f"Labels must be one integer a node. Got shape {classes.shape}, dtype {classes.dtype} instead."
+        )
+    # A second number in the seed, or the noise would repeat the draws that placed the labels and edges.
+    rng = np.random.default_rng([seed, 1])
+    rows = np.maximum(classes.astype(np.int64), -1)
+    means = rng.standard_normal((rows.max(initial=-1) + 1, dim))
+    means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
+    # An unknown label, -1, finds the last row.
+    table = np.vstack([means, np.zeros((1, dim))]).astype(np.float32)
+    features = rng.standard_normal((len(rows), dim), dtype=np.float32)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        features[part] += table[rows[part]]
+    return features
 
 
 def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:

@@ -6,6 +6,8 @@ import gzip
 import io
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,21 @@ TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
 
 _CHUNK = 1 << 20
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into one sentence that begins with its name."""
+    try:
+        yield
+        return
+    except GraphError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"{error.strerror or error}."
+    except MemoryError:
+        reason = "it does not fit in memory."
+    raise GraphError(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
 
 
 def read_text(path: Path) -> bytes:

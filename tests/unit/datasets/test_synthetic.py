@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from garnet import as_graph
-from garnet.datasets import block_model, inter_class_edges
+from garnet.datasets import block_model, class_features, contextual_block_model, inter_class_edges
 from garnet.errors import GraphError, ParameterError
 
 
@@ -115,3 +115,82 @@ def test_inter_class_edges_need_labels():
         inter_class_edges(as_graph(np.zeros((2, 2))), 1, seed=0)
     with pytest.raises(ParameterError, match="'count' parameter"):
         inter_class_edges(as_graph(np.zeros((2, 2)), labels=[0, 1]), -1, seed=0)
+
+
+def nearest_mean_accuracy(features, labels):
+    """Accuracy on one half of the nodes of the rule that takes the nearest mean of the other half."""
+    means = np.stack([features[::2][labels[::2] == label].mean(axis=0) for label in range(labels.max() + 1)])
+    distances = (means**2).sum(axis=1) - 2 * features[1::2] @ means.T
+    return (distances.argmin(axis=1) == labels[1::2]).mean()
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.5, 1.0, 3.0])
+def test_class_features_tell_two_classes_apart_as_often_as_the_closed_form_says(signal):
+    labels = np.arange(40_000) % 4 // 2
+    features = class_features(labels, dim=32, signal=signal, seed=5)
+    assert features.shape == (40_000, 32)
+    assert features.dtype == np.float32
+    far, near = (features[labels == label].astype(float).mean(axis=0) for label in (0, 1))
+    assert np.linalg.norm(far) == pytest.approx(signal, abs=0.07)
+    expected = scipy.stats.norm.cdf(np.linalg.norm(far - near) / 2)
+    assert nearest_mean_accuracy(features, labels) == pytest.approx(expected, abs=0.03)
+    noise = features - np.where(labels[:, None] == 0, far, near)
+    assert noise.std() == pytest.approx(1.0, abs=0.01)
+
+
+def test_class_features_of_unknown_labels_are_noise_and_move_no_others():
+    labels = np.where(np.arange(3000) % 2, 0, -1)
+    features = class_features(labels, dim=4, signal=50.0)
+    assert np.linalg.norm(features[labels == -1].mean(axis=0)) < 0.2
+    assert np.linalg.norm(features[labels == 0].mean(axis=0)) == pytest.approx(50.0, abs=0.2)
+    np.testing.assert_array_equal(features, class_features(np.minimum(labels * 7, labels), dim=4, signal=50.0))
+
+
+def test_class_features_repeat_themselves_for_a_seed_and_only_then():
+    one, same, other = (class_features([0, 1, 2], dim=5, signal=1.0, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).all()
+
+
+@pytest.mark.parametrize("labels", [[], [-1, -1]])
+def test_class_features_without_classes(labels):
+    assert class_features(labels, dim=3, signal=1.0).shape == (len(labels), 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "phrase"),
+    [
+        ({"dim": 0}, "The 'dim' parameter of class_features must be an integer >= 1. Got 0 instead."),
+        ({"signal": -1.0}, "'signal' parameter of class_features"),
+        ({"signal": float("nan")}, "'signal' parameter of class_features"),
+        ({"signal": float("inf")}, "'signal' parameter of class_features"),
+        ({"seed": -1}, "'seed' parameter of class_features"),
+    ],
+)
+def test_class_features_refuse(options, phrase):
+    with pytest.raises(ParameterError, match=phrase):
+        class_features([0, 1], **{"dim": 4, "signal": 1.0} | options)
+
+
+@pytest.mark.parametrize("labels", [None, [[0, 1]], [0.5]])
+def test_class_features_need_labels(labels):
+    with pytest.raises(GraphError, match="Labels must be one integer a node"):
+        class_features(labels, dim=4, signal=1.0)
+
+
+def test_contextual_block_model_adds_features_to_the_block_model():
+    plain = block_model(400, classes=3, homophily=0.6, seed=9)
+    graph = contextual_block_model(400, classes=3, homophily=0.6, features=12, signal=2.0, seed=9)
+    assert as_graph(plain, features=graph.features) == graph
+    np.testing.assert_array_equal(graph.features, class_features(plain.labels, dim=12, signal=2.0, seed=9))
+    assert contextual_block_model(0, mean_degree=0.0).features.shape == (0, 64)
+
+
+def test_contextual_block_model_is_classified_the_better_the_larger_the_signal():
+    accuracies = []
+    for signal in (0.0, 1.0, 2.0, 4.0):
+        graph = contextual_block_model(5000, signal=signal, seed=1)
+        accuracies.append(nearest_mean_accuracy(graph.features, graph.labels))
+    assert accuracies[0] == pytest.approx(0.2, abs=0.04)
+    assert (np.diff(accuracies) > 0.1).all()
+    assert accuracies[-1] > 0.95

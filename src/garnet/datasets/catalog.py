@@ -1,0 +1,302 @@
+"""The field's graphs by name, clean or as others have poisoned them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from garnet.datasets import download
+from garnet.datasets.embedded import cora
+from garnet.datasets.files import load_graph
+from garnet.datasets.ogb import is_ogb, read_ogb
+from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets
+from garnet.errors import GraphError, ParameterError
+from garnet.graph import Graph, Split, as_graph
+
+_SPLITS = ("prognn", "geom-gcn", "ogb", "random")
+_SPLIT = re.compile(r"prognn|ogb|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
+_ATTACKS = ("metattack", "nettack")
+_PUBLISHED = (
+    "the poisoned graphs are in the folder data of github.com/cornell-zhang/GARNET, those of cora, citeseer and pubmed "
+    "also in github.com/ChandlerBang/Pro-GNN"
+)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One graph of the catalogue.
+
+    Attributes:
+        folder: where its files are, inside a data folder; they begin with the same word.
+        file: the clean graph.
+        split: the usual one.
+        shares: for training and validation, when a random split has to stand in for the usual one.
+        poisoned: file of the graph that each attack made, for a budget.
+        targets: file of the nodes that Nettack was aimed at.
+    """
+
+    folder: str
+    file: str
+    split: str
+    shares: tuple[float, float] = (0.1, 0.1)
+    poisoned: tuple[str, str] | None = None
+    targets: str = ""
+
+
+def _citations(name: str, file: str) -> _Entry:
+    attacked = (f"{name}_meta_adj_{{}}.npz", f"{name}_nettack_adj_{{}}.npz")
+    return _Entry(name, file, "prognn", poisoned=attacked, targets=f"{name}_nettacked_nodes.json")
+
+
+def _wikipedia(name: str) -> _Entry:
+    attacked = (f"{name}_perturbed_{{}}.npz",) * 2
+    return _Entry(name, f"{name}_full.npz", "geom-gcn", (0.48, 0.32), attacked, f"{name}_idx_test.npy")
+
+
+_CATALOG = {
+    "cora": _citations("cora", "cora_lcc.npz"),
+    "citeseer": _citations("citeseer", "citeseer_lcc.npz"),
+    "pubmed": _citations("pubmed", "pubmed.npz"),
+    "chameleon": _wikipedia("chameleon"),
+    "squirrel": _wikipedia("squirrel"),
+    "ogbn-arxiv": _Entry("ogbn_arxiv", "ogbn_arxiv.npz", "ogb"),
+    "ogbn-products": _Entry("ogbn_products", "ogbn_products.npz", "ogb"),
+    "coauthor-physics": _Entry("coauthor_phy", "coauthor_phy.npz", "random"),
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows.
+
+    Example:
+        >>> names()[:3]
+        ('cora', 'citeseer', 'pubmed')
+    """
+    return tuple(_CATALOG)
+
+
+def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
+    """One of the field's graphs, undirected, with its labels, a split, and features where it has them.
+
+    The graph comes from the first of these that has it: the library itself (cora), the folder named by the environment
+    variable GARNET_DATA, the cache (the folder named by GARNET_CACHE, else `garnet` in XDG_CACHE_HOME or `~/.cache`),
+    and PyTorch Geometric's downloader, which fills the cache. Both folders have a folder for each graph, such as
+    `pubmed/pubmed.npz`. The graphs named ogbn-* are not downloaded: besides an .npz file, they may be the unpacked zip
+    file of ogb.stanford.edu, in `ogbn_arxiv` or `arxiv`; it comes first, because it has the features.
+
+    Cora and citeseer are the largest connected components in the node order of the gnn-benchmark collection, which
+    published attacks count on. The citeseer that PyTorch Geometric has is another graph, of which the largest component
+    is taken; neither the published attacks nor Pro-GNN's split fit it.
+
+    The usual split is that of Pro-GNN for cora, citeseer and pubmed (10/10/80 %), the first of Geom-GCN for chameleon
+    and squirrel (48/32/20 %, though its files are named 0.6 and 0.2), OGB's own for ogbn-*, and a random one for
+    coauthor-physics (10/10/80 %). Where its file is not found, as for cora without a data folder, a random split stands
+    in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* have none then.
+
+    Args:
+        name: one of `names()`; capitals and `_` for `-` are fine.
+        split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"random"` or
+            `"random-0.6-0.2"`, with shares for training and validation (0.1 and 0.1 if not given); None for the usual.
+        seed: of a random split.
+
+    Returns:
+        The graph.
+
+    Raises:
+        ParameterError: the name or the split is unknown.
+        GraphError: the graph, or the split asked for, is nowhere to be found; the message says where it was looked for.
+
+    Example:
+        >>> load("cora", split="random")
+        Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
+    """
+    name, wanted = _known(name, names(), "graph"), _known_split(split)
+    entry = _CATALOG[name]
+    if wanted == "ogb" and entry.split != "ogb":
+        raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
+    graph = _clean(name, entry)
+    if wanted is None:
+        found = _published_split(graph, entry, entry.split)
+        if found is None and entry.split != "ogb":
+            train, val = entry.shares
+            found = random_split(graph.labels, train=train, val=val, seed=seed)
+    elif wanted.startswith("random"):
+        shares = _SPLIT.fullmatch(wanted)
+        train, val = (float(shares[part]) if shares and shares[part] else 0.1 for part in ("train", "val"))
+        found = random_split(graph.labels, train=train, val=val, seed=seed)
+    else:
+        found = _published_split(graph, entry, wanted)
+        if found is None:
+            file = f"{entry.folder}/{_split_file(entry, wanted)}"
+            raise GraphError(
+                f"The split '{wanted}' of {name} was not found: {_sought(file)}; put it there, or choose 'random'."
+            )
+    return as_graph(graph, split=found)
+
+
+def poisoned(name: str, *, attack: str, budget: float, split: str | None = None, seed: int = 0) -> Graph:
+    """One of the field's graphs as a published attack left it; features and labels are the clean ones.
+
+    The files are looked for in the same folders as by `load`, under the names their authors gave them, such as
+    `cora/cora_meta_adj_0.2.npz`. Nettack is measured on its targets alone: they are the test nodes of the result, and
+    are taken out of its training and validation nodes.
+
+    Args:
+        name: cora, citeseer, pubmed, chameleon or squirrel.
+        attack: `"metattack"` or `"nettack"`.
+        budget: for Metattack the share of edges it changed, such as 0.2; for Nettack the number of edges it changed for
+            each target, 1 to 5; 0 for the clean graph.
+        split: as for `load`.
+        seed: of a random split.
+
+    Returns:
+        The poisoned graph.
+
+    Raises:
+        ParameterError: the name, attack, budget or split is unknown; the message has those that exist.
+        GraphError: a file is nowhere to be found, or does not fit the clean graph.
+    """
+    name, attack = _known(name, names(), "graph"), _known(attack, _ATTACKS, "published attack")
+    entry = _CATALOG[name]
+    if entry.poisoned is None:
+        attacked = ", ".join(known for known, other in _CATALOG.items() if other.poisoned)
+        raise ParameterError(f"No attack on {name} has been published. Choose one of {attacked}.")
+    path = _poisoned_file(name, entry.folder, entry.poisoned[_ATTACKS.index(attack)], attack, budget)
+    clean = load(name, split=split, seed=seed)
+    parts = clean.split
+    if attack == "nettack":
+        targets = _find(entry.folder, entry.targets)
+        if targets is None:
+            raise GraphError(
+                f"The targets of Nettack on {name} were not found: {_sought(f'{entry.folder}/{entry.targets}')}; "
+                f"{_PUBLISHED}."
+            )
+        parts = aimed_at(parts, read_targets(targets))
+    graph = clean if path is None else load_graph(path, symmetrize=True)
+    if graph.num_nodes != clean.num_nodes:
+        raise GraphError(
+            f"The graph in {path} has {graph.num_nodes} nodes, but {name} has {clean.num_nodes}: it was made from "
+            f"another version of {name}; see load() for which one fits."
+        )
+    return as_graph(graph, features=clean.features, labels=clean.labels, split=parts)
+
+
+def _clean(name: str, entry: _Entry) -> Graph:
+    """The graph from the first place that has it."""
+    if name == "cora":
+        return cora()
+    short = entry.folder.removeprefix("ogbn_")
+    for root in _roots().values():
+        if name.startswith("ogbn-"):
+            unpacked = next((folder for folder in (root / entry.folder, root / short) if is_ogb(folder)), None)
+            if unpacked is not None:
+                return read_ogb(unpacked)
+        path = root / entry.folder / entry.file
+        if path.is_file():
+            return load_graph(path, symmetrize=True)
+    sought = f"The graph {name} was not found: {_sought(f'{entry.folder}/{entry.file}')}"
+    if not download.can_fetch(name):
+        raise GraphError(f"{sought}; unpack the official zip file of ogb.stanford.edu there, as the folder {short}.")
+    try:
+        return download.fetch(name, _roots()["cache"] / entry.folder / entry.file)
+    except GraphError as error:
+        reason = str(error).rstrip(".")
+        raise GraphError(f"{sought}; {reason}. Put the file there, or try again with a network.") from error
+
+
+def _published_split(graph: Graph, entry: _Entry, wanted: str) -> Split | None:
+    """The split that comes in a file of its own or with the graph; None if it was not found."""
+    if wanted == "ogb":
+        return graph.split
+    path = None if wanted == "random" else _find(entry.folder, _split_file(entry, wanted))
+    if path is None:
+        return None
+    split = read_prognn(path) if wanted == "prognn" else read_geom_gcn(path)
+    try:
+        return as_graph(graph, split=split).split
+    except GraphError as error:
+        raise GraphError(f"The split in {path} does not fit the graph. {error}") from error
+
+
+def _split_file(entry: _Entry, wanted: str) -> str:
+    if wanted == "ogb":
+        return entry.file
+    if wanted == "prognn":
+        return f"{entry.folder}_prognn_splits.json"
+    number = wanted.removeprefix("geom-gcn").removeprefix("-") or "0"
+    return f"splits/{entry.folder}_split_0.6_0.2_{number}.npz"
+
+
+def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: float) -> Path | None:
+    """The file for a budget; None for a budget of 0."""
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget < math.inf:
+        raise ParameterError(f"The 'budget' parameter of poisoned must be a number >= 0. Got {budget!r} instead.")
+    if budget == 0:
+        return None
+    before, after = pattern.split("{}")
+    found: dict[float, Path] = {}
+    for root in reversed(_roots().values()):
+        for path in (root / folder).glob(f"{before}*{after}"):
+            text = path.name[len(before) : -len(after)]
+            # One name serves both attacks on chameleon and squirrel: a share is below 1, a number of edges is not.
+            if re.fullmatch(r"\d+\.\d+", text) and (float(text) < 1) == (attack == "metattack"):
+                found[float(text)] = path
+    if not found:
+        file = f"{folder}/{pattern.format(float(budget))}"
+        raise GraphError(f"No graph poisoned by {attack} was found for {name}: {_sought(file)}; {_PUBLISHED}.")
+    nearest = min(found, key=lambda known: abs(known - budget))
+    if not math.isclose(nearest, budget):
+        known = ", ".join(f"{value:g}" for value in sorted({0.0, *found}))
+        raise ParameterError(
+            f"There is no graph of {name} poisoned by {attack} with a budget of {budget!r}. Those that exist: {known}."
+        )
+    return found[nearest]
+
+
+def _roots() -> dict[str, Path]:
+    """The folders that are searched, in this order."""
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    given, cache = os.environ.get("GARNET_DATA"), os.environ.get("GARNET_CACHE") or Path(caches) / "garnet"
+    data = {"GARNET_DATA": Path(given).expanduser()} if given else {}
+    return data | {"cache": Path(cache).expanduser()}
+
+
+def _find(folder: str, file: str) -> Path | None:
+    paths = (root / folder / file for root in _roots().values())
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _sought(file: str) -> str:
+    places = " and ".join(f"in {root} ({what})" for what, root in _roots().items())
+    unset = "" if "GARNET_DATA" in _roots() else "; GARNET_DATA is not set"
+    return f"looked for {file} {places}{unset}"
+
+
+def _known_split(split: str | None) -> str | None:
+    if split is None:
+        return None
+    wanted = split.lower().replace("_", "-") if isinstance(split, str) else ""
+    if _SPLIT.fullmatch(wanted):
+        return wanted
+    if wanted.startswith(("geom-gcn-", "random-")):
+        raise ParameterError(
+            f"The split {split!r} is malformed; write 'geom-gcn-0' to 'geom-gcn-9', or 'random-0.6-0.2' with the "
+            "shares for training and validation."
+        )
+    return _known(split, _SPLITS, "split")
+
+
+def _known(name: str, known: Iterable[str], what: str) -> str:
+    """The name as the catalogue spells it, or those it may have been meant for."""
+    known = tuple(known)
+    wanted = name.lower().replace("_", "-") if isinstance(name, str) else repr(name)
+    if wanted in known:
+        return wanted
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known)}."
+    raise ParameterError(f"There is no {what} named {name!r}. {guess}")

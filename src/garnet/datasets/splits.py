@@ -1,0 +1,154 @@
+"""Which nodes are for training, validation and testing: drawn at random, or read from the files of others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from garnet.adjacency import as_array
+from garnet.datasets.archive import Archive
+from garnet.datasets.text import read_text, reading
+from garnet.errors import GraphError, ParameterError
+from garnet.graph import Split
+
+_PARTS = ("train", "val", "test")
+
+
+def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0.1, seed: int = 0) -> Split:
+    """Draw a split in which every part has its share of every class.
+
+    A class of c nodes gives round(c * train) to training and round(c * val) to validation, and the others to testing;
+    the numbers are moved as far as it takes for every part to have one node of it.
+
+    Args:
+        labels: (n,) classes, negative where unknown; nodes without a label are in no part.
+        train: share of the labelled nodes for training.
+        val: share of the labelled nodes for validation; testing has the rest.
+        seed: the same seed gives the same split.
+
+    Returns:
+        The split, each part in rising order.
+
+    Raises:
+        ParameterError: a share is not positive, nothing is left for testing, or the seed is negative.
+        GraphError: there are no labels, or a class has fewer than three nodes.
+
+    Example:
+        >>> split = random_split([0, 0, 0, 1, 1, 1, -1])
+        >>> len(split.train), len(split.val), len(split.test)
+        (2, 2, 2)
+    """
+    if not (train > 0 and val > 0 and train + val < 1):
+        raise ParameterError(
+            "The 'train' and 'val' parameters of random_split must be positive and leave something for testing. "
+            f"Got {train!r} and {val!r} instead."
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ParameterError(f"The 'seed' parameter of random_split must be an integer >= 0. Got {seed!r} instead.")
+    classes = _known_classes(labels)
+    known = np.flatnonzero(classes >= 0)
+    if not len(known):
+        raise GraphError("No node has a label, so there is nothing to split; give labels or a split of your own.")
+    _, own, counts = np.unique(classes[known], return_inverse=True, return_counts=True)
+    if counts.min() < 3:
+        raise GraphError(
+            f"There are too many classes for the split: {np.count_nonzero(counts < 3)} of {len(counts)} have fewer "
+            "than three nodes, so not one for every part; join them or drop their labels."
+        )
+    for_train = np.clip(np.rint(train * counts), 1, counts - 2)
+    for_val = np.clip(np.rint(val * counts), 1, counts - for_train - 1)
+
+    shuffled = np.random.default_rng(seed).permutation(len(known))
+    order = shuffled[np.argsort(own[shuffled], kind="stable")]
+    rank = np.empty(len(known), dtype=np.int64)
+    rank[order] = np.arange(len(known)) - np.repeat(np.cumsum(counts) - counts, counts)
+    part = (rank >= for_train[own]).astype(np.int8) + (rank >= (for_train + for_val)[own])
+    return Split(*(known[part == number] for number in range(3)))
+
+
+def read_prognn(path: Path) -> Split:
+    """The split in a JSON file of Pro-GNN: lists of node numbers `idx_train`, `idx_val` and `idx_test`.
+
+    Raises:
+        GraphError: the file is missing or holds something else.
+    """
+    with reading(path):
+        found = _read_json(path)
+        return Split(*(_node_list(found, f"idx_{part}") for part in _PARTS))
+
+
+def read_geom_gcn(path: Path) -> Split:
+    """The split in an .npz file of Geom-GCN: masks `train_mask`, `val_mask` and `test_mask`, one entry a node.
+
+    Raises:
+        GraphError: the file is missing or holds something else.
+    """
+    with reading(path):
+        path.stat()  # to say that a file is missing, where the archive would call it damaged
+        with Archive(path) as archive:
+            masks = [archive.read(f"{part}_mask", "biu", ndim=1) for part in _PARTS]
+        if len({len(mask) for mask in masks}) > 1:
+            raise GraphError(f"its masks have different lengths, {', '.join(str(len(mask)) for mask in masks)}.")
+        if any(((mask != 0) & (mask != 1)).any() for mask in masks):
+            raise GraphError("its masks have entries other than 0 and 1.")
+        return Split(*(np.flatnonzero(mask) for mask in masks))
+
+
+def read_targets(path: Path) -> NDArray[np.int64]:
+    """The nodes that a targeted attack was aimed at, in rising order.
+
+    They are the list `attacked_test_nodes` of a `.json` file, or the array of integers in an `.npy` file.
+
+    Raises:
+        GraphError: the file is missing or holds something else.
+    """
+    with reading(path):
+        listed = path.suffix == ".json"
+        targets = _node_list(_read_json(path), "attacked_test_nodes") if listed else _read_npy(path)
+        if not len(targets) or targets[0] < 0 or len(np.unique(targets)) < len(targets):
+            raise GraphError("its targets must be distinct node numbers >= 0, at least one.")
+        return targets
+
+
+def aimed_at(split: Split | None, targets: NDArray[np.int64]) -> Split:
+    """The same split with the targets of an attack for testing, and none of them in another part."""
+    nothing = np.zeros(0, dtype=np.int64)
+    train, val = (nothing, nothing) if split is None else (split.train, split.val)
+    return Split(train[~np.isin(train, targets)], val[~np.isin(val, targets)], targets)
+
+
+def _known_classes(labels: ArrayLike | None) -> NDArray[np.int64]:
+    array = as_array([] if labels is None else labels, "Labels")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise GraphError(f"Labels must be one integer a node. Got shape {array.shape}, dtype {array.dtype} instead.")
+    return array.astype(np.int64)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (RecursionError, ValueError) as error:
+        raise error if isinstance(error, GraphError) else GraphError(f"it is not JSON ({error}).") from error
+
+
+def _node_list(found: Any, key: str) -> NDArray[np.int64]:
+    nodes = found.get(key) if isinstance(found, dict) else None
+    # The type itself, since Python counts true among the integers.
+    if not isinstance(nodes, list) or any(type(node) is not int or not 0 <= node < 2**63 for node in nodes):
+        raise GraphError(f"it has no list '{key}' of node numbers.")
+    return np.sort(np.array(nodes, dtype=np.int64))
+
+
+def _read_npy(path: Path) -> NDArray[np.int64]:
+    try:
+        # A map of the file can be no longer than the file, whatever its header declares, and never holds objects.
+        nodes = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError) as error:
+        raise GraphError(f"it is not a whole .npy file of numbers ({error}).") from error
+    if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
+        raise GraphError(f"it must hold a row of integers. Got shape {nodes.shape}, dtype {nodes.dtype} instead.")
+    return np.sort(np.array(nodes, dtype=np.int64))
