@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from garnet.datasets.ogb import is_ogb, read_ogb
 from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, Split, as_graph
+from garnet.registry import known_name
 
 _SPLITS = ("prognn", "geom-gcn", "ogb", "random")
 _SPLIT = re.compile(r"prognn|ogb|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
@@ -115,7 +114,7 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
         >>> load("cora", split="random")
         Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
     """
-    name, wanted = _known(name, names(), "graph"), _known_split(split)
+    name, wanted = known_name(name, names(), "graph"), _known_split(split)
     entry = _CATALOG[name]
     if wanted == "ogb" and entry.split != "ogb":
         raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
@@ -161,7 +160,7 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         ParameterError: the name, attack, budget or split is unknown; the message has those that exist.
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
-    name, attack = _known(name, names(), "graph"), _known(attack, _ATTACKS, "published attack")
+    name, attack = known_name(name, names(), "graph"), known_name(attack, _ATTACKS, "published attack")
     entry = _CATALOG[name]
     if entry.poisoned is None:
         attacked = ", ".join(known for known, other in _CATALOG.items() if other.poisoned)
@@ -288,15 +287,4 @@ def _known_split(split: str | None) -> str | None:
             f"The split {split!r} is malformed; write 'geom-gcn-0' to 'geom-gcn-9', or 'random-0.6-0.2' with the "
             "shares for training and validation."
         )
-    return _known(split, _SPLITS, "split")
-
-
-def _known(name: str, known: Iterable[str], what: str) -> str:
-    """The name as the catalogue spells it, or those it may have been meant for."""
-    known = tuple(known)
-    wanted = name.lower().replace("_", "-") if isinstance(name, str) else repr(name)
-    if wanted in known:
-        return wanted
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known)}."
-    raise ParameterError(f"There is no {what} named {name!r}. {guess}")
+    return known_name(split, _SPLITS, "split")

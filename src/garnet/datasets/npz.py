@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ def read_npz(path: Path, symmetrize: bool) -> Graph:
         )
 
 
-def write_npz(graph: Graph, path: Path) -> None:
-    """Write everything a graph has, in the gnn-benchmark layout."""
-    arrays: dict[str, Any] = _csr_arrays("adj", graph.adjacency)
+def write_npz(graph: Graph, path: Path, others: Mapping[str, NDArray[Any]] | None = None) -> None:
+    """Write everything a graph has, in the gnn-benchmark layout, and other arrays beside it."""
+    arrays: dict[str, Any] = {**(others or {}), **_csr_arrays("adj", graph.adjacency)}
     if isinstance(graph.features, np.ndarray):
         arrays["attr_matrix"] = graph.features
     elif graph.features is not None:

@@ -1,0 +1,8 @@
+"""Models to train: GCN, GPRGNN, H2GCN, MLP, and any module of PyTorch Geometric."""
+
+from garnet.backbones.gcn import GCN
+from garnet.backbones.gprgnn import GPRGNN
+from garnet.backbones.h2gcn import H2GCN
+from garnet.backbones.mlp import MLP
+
+__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP"]

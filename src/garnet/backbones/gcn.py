@@ -1,0 +1,77 @@
+"""The graph convolutional network of Kipf and Welling (ICLR 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, propagate
+from garnet.graph import Graph
+from garnet.sparse import SparseMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class GCNInputs:
+    """Features X and the convolution, D^(-1/2) (A + I) D^(-1/2)."""
+
+    features: Features
+    matrix: SparseMatrix | Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class GCN:
+    r"""Layers of :math:`H' = \mathrm{relu}(\hat A H W + b)`.
+
+    Attributes:
+        layers: how many, each one hop.
+        hidden: width between the layers.
+        dropout: share of the hidden units left out of each training step.
+        batch_norm: normalise each hidden unit over the nodes. All nodes are in every step, so their own mean and
+            variance serve in evaluation too.
+        residual: add a hidden layer's input to its output.
+    """
+
+    layers: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    batch_norm: bool = False
+    residual: bool = False
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """Glorot weights, no bias to begin with."""
+        widths = [features, *[self.hidden] * (self.layers - 1), classes]
+        parameters: Parameters = {}
+        for layer in range(self.layers):
+            parameters[f"weight{layer}"] = glorot(widths[layer], widths[layer + 1], generator)
+            parameters[f"bias{layer}"] = torch.zeros(1, widths[layer + 1], device=generator.device)
+            if self.batch_norm and layer < self.layers - 1:
+                parameters[f"scale{layer}"] = torch.ones(1, widths[layer + 1], device=generator.device)
+        return parameters
+
+    def prepare(self, graph: Graph, device: str) -> GCNInputs:
+        """Features and the convolution."""
+        return GCNInputs(Features.of(graph, device), gcn_matrix(graph, device))
+
+    def logits(self, parameters: Parameters, inputs: GCNInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
+        hidden = propagate(inputs.matrix, hidden) + parameters["bias0"]
+        before: Tensor | None = None
+        for layer in range(1, self.layers):
+            if self.batch_norm:
+                hidden = parameters[f"scale{layer - 1}"] * _standardized(hidden - parameters[f"bias{layer - 1}"])
+                hidden = hidden + parameters[f"bias{layer - 1}"]
+            hidden = hidden.relu()
+            if self.residual and before is not None:
+                hidden = hidden + before
+            before = hidden
+            hidden = torch.bmm(dropout(hidden, self.dropout, noise), parameters[f"weight{layer}"])
+            hidden = propagate(inputs.matrix, hidden) + parameters[f"bias{layer}"]
+        return hidden
+
+
+def _standardized(hidden: Tensor) -> Tensor:
+    spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
+    return (hidden - mean) * torch.rsqrt(spread + 1e-5)

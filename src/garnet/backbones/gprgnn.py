@@ -1,0 +1,59 @@
+"""Generalised PageRank with learnt weights, Chien, Peng, Li and Milenkovic (ICLR 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Noise, Parameters, dropout, propagate
+from garnet.backbones.gcn import GCN, GCNInputs
+from garnet.backbones.mlp import MLP
+from garnet.graph import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPRGNN:
+    r"""A perceptron, then a polynomial filter of the graph: :math:`\sum_k c_k \hat A^k \mathrm{MLP}(X)`.
+
+    The coefficients, which may become negative, are learnt; they begin as those of personalised PageRank,
+    :math:`c_k = \alpha (1 - \alpha)^k` and :math:`c_K = (1 - \alpha)^K`.
+
+    Attributes:
+        hops: degree K of the filter.
+        alpha: probability of return of PageRank in the first coefficients.
+        hidden: width of the perceptron.
+        dropout: share of units left out of each training step, in the perceptron and before the filter.
+    """
+
+    hops: int = 10
+    alpha: float = 0.5
+    hidden: int = 64
+    dropout: float = 0.5
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The perceptron's parameters, and PageRank's coefficients."""
+        steps = torch.arange(self.hops + 1, device=generator.device)
+        coefficients = self.alpha * (1 - self.alpha) ** steps
+        coefficients[-1] = (1 - self.alpha) ** self.hops
+        return {**self._perceptron.initial(features, classes, generator), "coefficients": coefficients}
+
+    def prepare(self, graph: Graph, device: str) -> GCNInputs:
+        """Features and the convolution."""
+        return GCN().prepare(graph, device)
+
+    def logits(self, parameters: Parameters, inputs: GCNInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        hidden = self._perceptron.logits(parameters, inputs.features, noise)
+        hidden = dropout(hidden, self.dropout, noise)
+        coefficients = parameters["coefficients"][:, :, None, None]
+        filtered = coefficients[:, 0] * hidden
+        for hop in range(1, self.hops + 1):
+            hidden = propagate(inputs.matrix, hidden)
+            filtered = filtered + coefficients[:, hop] * hidden
+        return filtered
+
+    @property
+    def _perceptron(self) -> MLP:
+        return MLP(hidden=self.hidden, dropout=self.dropout)

@@ -1,0 +1,80 @@
+"""H2GCN, Zhu et al. (NeurIPS 2020): a model for graphs in which neighbours differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, propagate, symmetric_matrix
+from garnet.graph import Graph
+from garnet.sparse import SparseMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class H2GCNInputs:
+    """Features, and the normalised matrices of neighbours at one and at exactly two hops, without loops."""
+
+    features: Features
+    near: SparseMatrix | Tensor
+    far: SparseMatrix | Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class H2GCN:
+    r"""Ego and neighbours kept apart, two hops beside one, and every round in the final embedding.
+
+    :math:`R_0 = \mathrm{relu}(X W)` and :math:`R_{t+1} = [A_1 R_t \,\|\, A_2 R_t]`, with :math:`A_2` the pairs at
+    distance two; logits come from :math:`[R_0 \| R_1 \| \dots]`.
+
+    Attributes:
+        rounds: how many times neighbourhoods are joined.
+        hidden: width of R_0.
+        dropout: share of the final embedding left out of each training step.
+    """
+
+    rounds: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """Glorot weights."""
+        width = self.hidden * (2 ** (self.rounds + 1) - 1)
+        return {
+            "embed": glorot(features, self.hidden, generator),
+            "weight": glorot(width, classes, generator),
+            "bias": torch.zeros(1, classes, device=generator.device),
+        }
+
+    def prepare(self, graph: Graph, device: str) -> H2GCNInputs:
+        """Features and the two neighbourhoods."""
+        return H2GCNInputs(
+            Features.of(graph, device),
+            symmetric_matrix(graph.adjacency, device),
+            symmetric_matrix(two_hops(graph), device),
+        )
+
+    def logits(self, parameters: Parameters, inputs: H2GCNInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        latest = inputs.features.linear(parameters["embed"], 0.0, noise).relu()
+        rounds = [latest]
+        for _ in range(self.rounds):
+            latest = torch.cat([propagate(inputs.near, latest), propagate(inputs.far, latest)], dim=2)
+            rounds.append(latest)
+        hidden = dropout(torch.cat(rounds, dim=2), self.dropout, noise)
+        return torch.baddbmm(parameters["bias"], hidden, parameters["weight"])
+
+
+def two_hops(graph: Graph) -> sp.csr_array:
+    """Ones at the pairs of nodes whose distance is exactly two."""
+    pattern = graph.adjacency.astype(bool).astype(np.int32)
+    reached = pattern @ pattern
+    reached.data[:] = 1
+    n = graph.num_nodes
+    nearer = pattern + sp.eye_array(n, dtype=np.int32, format="csr")
+    exact = sp.csr_array(reached - reached.multiply(nearer))
+    exact.eliminate_zeros()
+    return exact.astype(np.float32)

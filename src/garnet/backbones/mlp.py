@@ -1,0 +1,40 @@
+"""A perceptron of the features alone: what is possible without any edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in
+from garnet.graph import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP:
+    """Two linear maps with a relu between them; edges do not count.
+
+    Attributes:
+        hidden: width between the maps.
+        dropout: share of the inputs of each map left out of each training step.
+    """
+
+    hidden: int = 64
+    dropout: float = 0.5
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """Weights and biases as torch's `Linear` draws them."""
+        first = fan_in(features, self.hidden, generator)
+        second = fan_in(self.hidden, classes, generator)
+        return {"weight0": first[0], "bias0": first[1], "weight1": second[0], "bias1": second[1]}
+
+    def prepare(self, graph: Graph, device: str) -> Features:
+        """The features."""
+        return Features.of(graph, device)
+
+    def logits(self, parameters: Parameters, inputs: Features, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        hidden = inputs.linear(parameters["weight0"], self.dropout, noise) + parameters["bias0"]
+        hidden = dropout(hidden.relu(), self.dropout, noise)
+        return torch.baddbmm(parameters["bias1"], hidden, parameters["weight1"])

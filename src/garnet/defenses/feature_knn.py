@@ -1,0 +1,51 @@
+"""A graph of the features alone, for comparison (the row "NodeFeat" of the paper's table 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from garnet.features import Features, feature_block, scale
+from garnet.graph import Graph
+from garnet.neighbors import choose_neighbors, union
+from garnet.prune import inner_products
+from garnet.purification import Clock, Progress, Stage
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGraph:
+    """The graph of nearest features, and what it cost."""
+
+    graph: Graph
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureKNN:
+    """Joins each node to the k nodes with the most similar features; the input's edges do not count.
+
+    Attributes:
+        k: neighbours of each node.
+        feature_rank: singular directions of the features that are compared; None compares all of them.
+        seed: of what is random in the search.
+    """
+
+    k: int = 15
+    feature_rank: int | None = None
+    seed: int = 0
+
+    def purify(self, graph: Graph, *, progress: Progress | None = None) -> FeatureGraph:
+        """The graph of nearest features, its edges weighted by the cosine."""
+        clock = Clock(progress)
+        with clock("neighbours"):
+            kind: Features = "raw" if self.feature_rank is None else "low-rank"
+            block = feature_block(graph, kind, self.feature_rank, seed=self.seed, device="cpu")
+            assert block is not None
+            points = scale(block, "unit")
+            k = min(self.k, graph.num_nodes - 1)
+            edges = union(choose_neighbors(graph.num_nodes, "cpu")(points, k, seed=self.seed))
+            weights = inner_products(points, points, edges).numpy()
+            positive = weights > 0
+            joined = graph.with_edges(edges[:, positive], np.minimum(weights[positive], 1))
+        return FeatureGraph(joined, tuple(clock.stages))

@@ -1,0 +1,88 @@
+"""The low-rank graph of Entezari et al. (WSDM 2020), dense as it is: for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from garnet.backbones import GCN
+from garnet.backbones.base import Backbone
+from garnet.backbones.gcn import GCNInputs
+from garnet.backbones.h2gcn import H2GCNInputs
+from garnet.errors import GraphError, ParameterError
+from garnet.graph import Graph
+from garnet.predictor import Predictor
+from garnet.purification import Clock, Progress
+from garnet.solvers import choose_solver
+from garnet.training import Training, require_trainable, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSVD:
+    r"""Trains on :math:`U_r \Lambda_r U_r^T`, the symmetric matrix of rank r nearest to the adjacency.
+
+    Its entries, of both signs, fill n x n numbers, and each product costs as much: this is what GARNET avoids. Degrees
+    are the sums of its rows with a loop of weight one; rows whose sum is not positive are left out.
+
+    Attributes:
+        rank: singular values kept.
+        backbone: GCN, GPRGNN or H2GCN; for the last, a graph that joins all pairs has no pairs at two hops.
+        training: how it is trained.
+        most_bytes: a graph whose dense matrix would take more is refused.
+        device: where it is trained.
+    """
+
+    rank: int = 50
+    backbone: Backbone = field(default_factory=GCN)
+    training: Training = field(default_factory=Training)
+    most_bytes: int = 4 << 30
+    device: str = "cpu"
+
+    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
+        """One trained model."""
+        return self.fit_seeds(graph, [seed])[0]
+
+    def fit_seeds(
+        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
+    ) -> tuple[Predictor, ...]:
+        """A trained model for each seed; the decomposition is made once."""
+        require_trainable(graph)
+        n = graph.num_nodes
+        if not 1 <= self.rank < n:
+            raise ParameterError(
+                f"The 'rank' parameter of TSVD must lie between 1 and {n - 1}. Got {self.rank} instead."
+            )
+        if 4 * n**2 > self.most_bytes:
+            raise GraphError(
+                f"TSVD forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its 'most_bytes' "
+                f"of {self.most_bytes / 1e9:.1f} GB; GARNET does not."
+            )
+        clock = Clock(progress)
+        with clock("decompose"):
+            solve = choose_solver(n)
+            spectrum = solve(graph.adjacency.astype(float), self.rank, end="magnitude", seed=0, device=self.device)
+            vectors = spectrum.vectors.float().to(self.device)
+            dense = (vectors * spectrum.values.float().to(self.device)) @ vectors.T
+            inputs = self.backbone.prepare(graph, self.device)
+            if isinstance(inputs, GCNInputs):
+                inputs = replace(inputs, matrix=_normalized(dense, loops=1.0))
+            elif isinstance(inputs, H2GCNInputs):
+                inputs = replace(inputs, near=_normalized(dense, loops=0.0), far=torch.zeros_like(dense))
+            else:
+                raise ParameterError(f"TSVD takes GCN, GPRGNN or H2GCN as backbone. Got {self.backbone!r} instead.")
+        predictors = train(
+            self.backbone, graph, seeds=seeds, training=self.training, device=self.device, inputs=inputs,
+            progress=progress,
+        )  # fmt: skip
+        # Nothing but this matrix fits its weights, so the model cannot be used on another graph.
+        return tuple(replace(one, backbone=None, stages=(*clock.stages, *one.stages)) for one in predictors)
+
+
+def _normalized(dense: Tensor, loops: float) -> Tensor:
+    dense.diagonal().add_(loops)
+    degrees = dense.sum(dim=1)
+    root = torch.where(degrees > 1e-6, degrees.clamp_min(1e-6).rsqrt(), 0.0)
+    return dense.mul_(root[:, None]).mul_(root)

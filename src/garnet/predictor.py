@@ -1,0 +1,160 @@
+"""A trained model and the graph it was trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.atomic import atomic_path
+from garnet.backbones.base import Backbone, Parameters
+from garnet.errors import GraphError
+from garnet.graph import Graph
+from garnet.purification import Stage
+from garnet.registry import BACKBONES
+
+_LONGEST_DESCRIPTION = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """What `fit` gives back: a graph, and what a model says of its nodes.
+
+    Attributes:
+        graph: the graph it was trained on, purified if that was asked for.
+        scores: (n, classes) logits.
+        seed: of everything random in its training.
+        backbone: the model, if it is one of a kind that can be saved or used on another graph.
+        parameters: what the model has learnt.
+        epoch: when it did best on the validation nodes.
+        val_accuracy: how well.
+        stages: what its making cost, shared by the seeds made together.
+    """
+
+    graph: Graph
+    scores: Tensor
+    seed: int = 0
+    backbone: Backbone | None = None
+    parameters: Parameters = field(default_factory=dict)
+    epoch: int = 0
+    val_accuracy: float = float("nan")
+    stages: tuple[Stage, ...] = ()
+
+    def logits(self) -> Tensor:
+        """(n, classes) logits of all nodes."""
+        return self.scores
+
+    def predictions(self) -> NDArray[np.int64]:
+        """(n,) the likeliest class of each node."""
+        return self.scores.argmax(dim=1).numpy()
+
+    def accuracy(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """Share of nodes, by default the test nodes, whose label is predicted."""
+        truth, predicted = self._compared(nodes)
+        return float((truth == predicted).mean())
+
+    def confusion(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
+        truth, predicted = self._compared(nodes)
+        classes = self.scores.shape[1]
+        return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+    def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
+        """The same model on another graph, whose nodes must have the same features."""
+        backbone = self._require_model()
+        stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
+        with torch.no_grad():
+            scores = backbone.logits(stacked, backbone.prepare(graph, device), None)[0].cpu()
+        return Predictor(graph, scores, self.seed, backbone, self.parameters, self.epoch)
+
+    def save(self, path: str | Path) -> None:
+        """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too."""
+        from garnet.datasets.npz import write_npz
+
+        backbone = self._require_model()
+        description = {
+            "backbone": BACKBONES.name_of(type(backbone)),
+            "parameters": _plain(backbone),
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "val_accuracy": self.val_accuracy,
+        }
+        text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
+        weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
+        with atomic_path(path) as unfinished:
+            write_npz(self.graph, unfinished, {"model": text, **weights})
+
+    @classmethod
+    def load(cls, path: str | Path, *, backbone: Backbone | None = None) -> Predictor:
+        """Read what `save` wrote; nothing in the file is unpickled.
+
+        Args:
+            path: the file.
+            backbone: the model, if it is not one of the library's own.
+
+        Raises:
+            GraphError: there is no such file, or it holds no model.
+        """
+        from garnet.datasets.archive import Archive
+        from garnet.datasets.files import load_graph
+
+        graph = load_graph(path)
+        try:
+            with Archive(Path(path)) as archive:
+                if "model" not in archive:
+                    raise GraphError("it holds a graph but no model.")
+                if archive.header("model", "u", ndim=1).nbytes > _LONGEST_DESCRIPTION:
+                    raise GraphError("its description of the model is absurdly long.")
+                description = _description(archive.read("model", "u").astype(np.uint8).tobytes())
+                names = [name for name in archive if name.startswith("weight_")]
+                parameters = {name[7:]: torch.from_numpy(archive.read(name, "f")) for name in names}
+        except GraphError as error:
+            raise GraphError(f"Cannot read a model from {path}: {error}") from None
+        if backbone is None:
+            if description["backbone"] is None:
+                raise GraphError(f"The model in {path} is not one of the library's own; give it as 'backbone'.")
+            backbone = BACKBONES.build(description["backbone"], description["parameters"])
+        loaded = cls(graph, torch.zeros(0), int(description["seed"]), backbone, parameters, int(description["epoch"]))
+        try:
+            return loaded.on(graph)
+        except (RuntimeError, KeyError, ValueError) as error:
+            raise GraphError(f"The weights in {path} do not fit its model or its graph: {error}.") from error
+
+    def _require_model(self) -> Backbone:
+        if self.backbone is None:
+            raise GraphError("These predictions come from no model that could be saved or used on another graph.")
+        return self.backbone
+
+    def _compared(self, nodes: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """True and predicted classes of nodes whose label is known."""
+        labels = self.graph.labels
+        if nodes is None and self.graph.split is not None:
+            nodes = self.graph.split.test
+        if labels is None or nodes is None:
+            raise GraphError("Accuracy needs labels and test nodes, and the graph does not have both.")
+        nodes = nodes[labels[nodes] >= 0]
+        if not len(nodes):
+            raise GraphError("Accuracy needs at least one test node with a label, and there is none.")
+        return labels[nodes], self.predictions()[nodes]
+
+
+def _plain(backbone: Any) -> dict[str, Any]:
+    """The parameters of a backbone, if it is a value that can be written down."""
+    return asdict(backbone) if BACKBONES.name_of(type(backbone)) else {}
+
+
+def _description(text: bytes) -> Mapping[str, Any]:
+    try:
+        description = json.loads(text)
+        if not isinstance(description["parameters"], dict) or not isinstance(description["seed"], int):
+            raise TypeError
+        return {"epoch": 0, **description, "backbone": description["backbone"]}
+    except (ValueError, KeyError, TypeError):
+        raise GraphError("its description of the model is damaged.") from None

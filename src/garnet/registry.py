@@ -1,0 +1,98 @@
+"""Backbones and defences by name: those of the library and those that other packages bring."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from garnet.errors import ParameterError
+
+
+class Registry:
+    """Names of one kind of thing, each imported only when it is asked for.
+
+    A package adds to it with an entry point, in its own `pyproject.toml`:
+
+        [project.entry-points."garnet.defenses"]
+        mine = "my_package.defense:Mine"
+    """
+
+    def __init__(self, what: str, group: str, builtin: Mapping[str, str]) -> None:
+        self._what, self._group, self._builtin = what, group, builtin
+
+    def names(self) -> tuple[str, ...]:
+        """All names, the library's own first."""
+        others = sorted(point.name for point in entry_points(group=self._group))
+        return tuple(dict.fromkeys([*self._builtin, *others]))
+
+    def get(self, name: str) -> Any:
+        """The class, or function, of this name."""
+        name = known_name(name, self.names(), self._what)
+        if name in self._builtin:
+            module, _, attribute = self._builtin[name].partition(":")
+            return getattr(import_module(module), attribute)
+        return next(point for point in entry_points(group=self._group) if point.name == name).load()
+
+    def build(self, name: str, parameters: Mapping[str, Any]) -> Any:
+        """An object of this name with these parameters."""
+        kind = self.get(name)
+        if is_dataclass(kind):
+            known = [field.name for field in fields(kind) if field.init]
+            for parameter in parameters:
+                known_name(parameter, known, f"parameter of {self._what} {name!r}", exact=True)
+        return kind(**parameters)
+
+    def name_of(self, kind: type) -> str | None:
+        """The library's own name of a class."""
+        path = f"{kind.__module__}:{kind.__qualname__}"
+        return next((name for name, other in self._builtin.items() if other == path), None)
+
+
+def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = False) -> str:
+    """The name as it is spelt among those that are known; an error that has the nearest of them if it is not there.
+
+    Args:
+        name: what somebody wrote; capitals and `_` for `-` are fine unless `exact`.
+        known: the names there are.
+        what: what they are names of, in words.
+        exact: whether the spelling counts.
+    """
+    known = tuple(known)
+    wanted = name if exact else name.lower().replace("_", "-") if isinstance(name, str) else repr(name)
+    if wanted in known:
+        return wanted
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known)}."
+    raise ParameterError(f"There is no {what} named {name!r}. {guess}")
+
+
+BACKBONES = Registry(
+    "backbone",
+    "garnet.backbones",
+    {
+        "gcn": "garnet.backbones.gcn:GCN",
+        "gprgnn": "garnet.backbones.gprgnn:GPRGNN",
+        "h2gcn": "garnet.backbones.h2gcn:H2GCN",
+        "mlp": "garnet.backbones.mlp:MLP",
+    },
+)
+PURIFIERS = Registry(
+    "purifier",
+    "garnet.purifiers",
+    {
+        "garnet": "garnet.purify:GARNET",
+        "feature-knn": "garnet.defenses.feature_knn:FeatureKNN",
+    },
+)
+DEFENSES = Registry(
+    "defence",
+    "garnet.defenses",
+    {
+        "tsvd": "garnet.defenses.tsvd:TSVD",
+        "linear-floor": "garnet.defenses.linear_floor:LinearFloor",
+    },
+)
