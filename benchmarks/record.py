@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from garnet.bench.machine import machine, versions
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -20,18 +20,10 @@ def data_folder() -> Path:
 
 def save(name: str, figures: dict[str, Any]) -> None:
     """Write one JSON file under `results/` and say where."""
-    import torch
-
-    packages = ("numpy", "scipy", "torch", "faiss-cpu", "hnswlib", "pygarnet")
     record = {
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])]),
-        "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
-        "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
+        "machine": machine(),
+        "versions": versions(("numpy", "scipy", "torch", "faiss-cpu", "hnswlib", "pygarnet")),
         "figures": figures,
     }
     RESULTS.mkdir(exist_ok=True)
@@ -43,18 +35,3 @@ def save(name: str, figures: dict[str, Any]) -> None:
 def _portable(argument: str) -> str:
     """A file by its name alone: where it lay means nothing on another machine."""
     return Path(argument).name if Path(argument).is_absolute() else argument
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

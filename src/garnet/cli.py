@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet import __version__
+from garnet.bench_cli import bench_app
 from garnet.errors import GarnetError, ParameterError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(bench_app, name="bench")
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,11 @@ class Split:
     train: NDArray[np.int64]
     val: NDArray[np.int64]
     test: NDArray[np.int64]
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that are the same wherever the three parts are."""
+        return _digest(*((part, "<i8") for part in (self.train, self.val, self.test)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Split) and all(
@@ -93,6 +99,12 @@ class Graph:
         first, second = self.labels[self.edges]
         known = (first >= 0) & (second >= 0)
         return float((first == second)[known].mean()) if known.any() else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that are the same wherever the number of nodes, the edges and their weights are."""
+        matrix = self.adjacency
+        return _digest((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4"))
 
     def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
         """The same nodes joined by other edges: each (2, m) column one undirected edge."""
@@ -297,3 +309,12 @@ def _same(one: Any, other: Any) -> bool:
     if one is None or other is None or sp.issparse(one) or sp.issparse(other):
         return one is other
     return bool(np.array_equal(one, other))
+
+
+def _digest(*arrays: tuple[Any, str]) -> str:
+    """The first 16 hex digits of SHA-256 over arrays, each with its length and in the given type."""
+    digest = hashlib.sha256()
+    for array, kind in arrays:
+        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(array, dtype=kind).data)
+    return digest.hexdigest()[:16]

@@ -56,7 +56,8 @@ def _rules(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
     yield "k", p.k is None or p.k < n, f"below the number of nodes, {n}"
     yield "gamma", _number(p.gamma), "a number"
     yield "gamma", p.gamma_unit == "absolute" or 0 <= p.gamma <= 1, "between 0 and 1 as a quantile"
-    yield "support", p.support is None or (_number(p.support) and 0 <= p.support <= 1), "between 0 and 1, or None"
+    yield "support", p.support in (None, "auto") or _share(p.support), "between 0 and 1, 'auto' or None"
+    yield "overlap", _number(p.overlap) and 0 <= p.overlap < math.inf, "a number >= 0"
     yield "tau", p.tau == "mean" or (_number(p.tau) and 0 <= p.tau < math.inf), "a number >= 0 or 'mean'"
     yield "sigma2", _number(p.sigma2) and p.sigma2 > 0, "positive"
     rank = p.feature_rank
@@ -76,6 +77,10 @@ def _whole(value: Any) -> bool:
 def _number(value: Any) -> bool:
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     return number and not math.isnan(value)
+
+
+def _share(value: Any) -> bool:
+    return _number(value) and 0 <= value <= 1
 
 
 def _has_device(name: str) -> bool:

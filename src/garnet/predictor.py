@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from garnet.atomic import atomic_path
 from garnet.backbones.base import Backbone, Parameters
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph
 from garnet.purification import Stage
 from garnet.registry import BACKBONES
@@ -70,8 +70,14 @@ class Predictor:
         """The same model on another graph, whose nodes must have the same features."""
         backbone = self._require_model()
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
-        with torch.no_grad():
-            scores = backbone.logits(stacked, backbone.prepare(graph, device), None)[0].cpu()
+        try:
+            with torch.no_grad():
+                scores = backbone.logits(stacked, backbone.prepare(graph, device), None)[0].cpu()
+        except GraphError:
+            raise
+        # Weights of other shapes, or under other names, show themselves in many ways.
+        except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
+            raise GraphError(f"The model's weights do not fit the model or the graph ({error}).") from error
         return Predictor(graph, scores, self.seed, backbone, self.parameters, self.epoch)
 
     def save(self, path: str | Path) -> None:
@@ -79,6 +85,8 @@ class Predictor:
         from garnet.datasets.npz import write_npz
 
         backbone = self._require_model()
+        if Path(path).suffix.lower() != ".npz":
+            raise GraphError(f"A model is saved to a file that ends in .npz. Got {path} instead.")
         description = {
             "backbone": BACKBONES.name_of(type(backbone)),
             "parameters": _plain(backbone),
@@ -86,7 +94,7 @@ class Predictor:
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
         }
-        text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
+        text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
         weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
         with atomic_path(path) as unfinished:
             write_npz(self.graph, unfinished, {"model": text, **weights})
@@ -114,18 +122,16 @@ class Predictor:
                     raise GraphError("its description of the model is absurdly long.")
                 description = _description(archive.read("model", "u").astype(np.uint8).tobytes())
                 names = [name for name in archive if name.startswith("weight_")]
-                parameters = {name[7:]: torch.from_numpy(archive.read(name, "f")) for name in names}
-        except GraphError as error:
-            raise GraphError(f"Cannot read a model from {path}: {error}") from None
-        if backbone is None:
-            if description["backbone"] is None:
-                raise GraphError(f"The model in {path} is not one of the library's own; give it as 'backbone'.")
-            backbone = BACKBONES.build(description["backbone"], description["parameters"])
-        loaded = cls(graph, torch.zeros(0), int(description["seed"]), backbone, parameters, int(description["epoch"]))
-        try:
-            return loaded.on(graph)
-        except (RuntimeError, KeyError, ValueError) as error:
-            raise GraphError(f"The weights in {path} do not fit its model or its graph: {error}.") from error
+                parameters = {name[7:]: torch.from_numpy(archive.read(name)) for name in names}
+                if backbone is None and description["backbone"] is None:
+                    raise GraphError("it is not one of the library's own; give it as 'backbone'.")
+            if backbone is None:
+                backbone = BACKBONES.build(description["backbone"], description["parameters"])
+            numbers = {name: description[name] for name in ("seed", "epoch")}
+            loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
+        except (GraphError, ParameterError) as error:
+            raise GraphError(f"Cannot read a model from {path}: {error}") from error
+        return replace(loaded, val_accuracy=description["val_accuracy"])
 
     def _require_model(self) -> Backbone:
         if self.backbone is None:
@@ -150,11 +156,19 @@ def _plain(backbone: Any) -> dict[str, Any]:
     return asdict(backbone) if BACKBONES.name_of(type(backbone)) else {}
 
 
+def _python_number(value: Any) -> Any:
+    """NumPy's numbers, which JSON does not know."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written to a file")
+
+
 def _description(text: bytes) -> Mapping[str, Any]:
+    expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
     try:
         description = json.loads(text)
-        if not isinstance(description["parameters"], dict) or not isinstance(description["seed"], int):
+        if not all(isinstance(description[name], kind) for name, kind in expected.items()):
             raise TypeError
-        return {"epoch": 0, **description, "backbone": description["backbone"]}
-    except (ValueError, KeyError, TypeError):
+        return dict(description)
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise GraphError("its description of the model is damaged.") from None

@@ -16,6 +16,7 @@ from garnet.edges import canonical
 from garnet.features import Features, Scaling, feature_block, scale
 from garnet.graph import Edges, Graph, as_graph
 from garnet.neighbors import Neighbors, choose_neighbors, union
+from garnet.overlap import shared_neighbors
 from garnet.parameters import GammaUnit, Score, Weight, require_valid
 from garnet.prune import (
     base_embedding,
@@ -29,6 +30,10 @@ from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.solvers import choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency, spread_components
 
+# What the default was found to need on the graphs of the paper, without a look at who attacked them or how.
+_ENOUGH_NEIGHBORS = 15
+_DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
+
 
 @dataclass(frozen=True, kw_only=True)
 class GARNET:
@@ -36,8 +41,9 @@ class GARNET:
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
     eigenvalues (definition 3.1), beside their features. Each node is joined to its k nearest in V: G_base. Base edges
-    that score below gamma are pruned. Beyond the paper, the default scales both blocks to unit rows and lets the
-    better supported edges of the input into the base graph, so that a dense graph keeps what is true of it.
+    that score below gamma are pruned. Beyond the paper, the default scales both blocks to unit rows, counts the
+    neighbours that two nodes share, and keeps the better supported edges of the input, so that a dense graph keeps what
+    is true of it.
 
     A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
 
@@ -50,9 +56,13 @@ class GARNET:
         feature_rank: singular directions kept of low-rank and propagated features; None keeps all.
         feature_weight: scale of the feature block beside the spectral one.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
-        k: neighbours of each node. None is 15, or all others if fewer.
-        support: share of the input's edges, those whose ends lie farthest apart in V, that the base graph has only if
-            they join near neighbours; the others it has anyway. None is the paper's base graph, neighbours alone.
+        k: neighbours of each node. None is as many as a sparse graph lacks, 15 less its mean degree: a graph that has
+            edges enough is given none that nobody wrote.
+        support: share of the input's edges, the least supported, that stay only if they join near neighbours; the
+            others stay anyway. What supports an edge is that its ends are alike in V and share neighbours. `auto` is
+            0.3, or 0.2 where k is 0 and nothing makes up for a true edge that is lost. None is the paper's: no edge
+            stays for having been there.
+        overlap: what sharing all neighbours counts in support, beside twice the inner product of the two points.
         score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
             S; `distortion` is ||U^T e||^2 / ||V^T e||^2 of section 3.3.
         sigma2: prior variance of the graphical model, for `distortion`.
@@ -76,10 +86,11 @@ class GARNET:
     tau: float | Literal["mean"] = 0.0
     features: Features = "auto"
     feature_rank: int | None = 64
-    feature_weight: float = 1.0
+    feature_weight: float = 1.3
     scaling: Scaling = "unit"
     k: int | None = None
-    support: float | None = 0.4
+    support: float | Literal["auto"] | None = "auto"
+    overlap: float = 4.0
     score: Score = "distance"
     sigma2: float = math.inf
     gamma: float = 0.1
@@ -118,8 +129,10 @@ class GARNET:
             score = self._score(graph, spectrum, points, base)
             base_scores = score(base)
             threshold = self._threshold(base_scores)
-            critical = base_scores >= threshold
-            edges, scores = base[:, critical], base_scores[critical]
+            critical = base[:, base_scores >= threshold]
+            first, second = np.concatenate([critical, self._supported(graph, points)], axis=1)
+            edges = canonical(first, second, graph.num_nodes)
+            scores = score(edges)
             purified = graph.with_edges(edges, self._weights(points, edges, scores))
         with clock("ledger"):
             ledger = Ledger.between(graph, score(graph.edges), edges, scores)
@@ -160,16 +173,38 @@ class GARNET:
     def _base(self, graph: Graph, points: Tensor) -> Edges:
         """G_base. A node of which neither spectrum nor features tell anything has no neighbours but its own."""
         known = points.abs().amax(dim=1).nonzero()[:, 0]
-        k = min(15 if self.k is None else int(self.k), len(known) - 1)
+        k = min(self._neighbors_of(graph), len(known) - 1)
+        if k < 1:
+            return graph.edges[:, :0]
         search = self.neighbors or choose_neighbors(len(known), self.device)
-        near = union(search(points[known], k, seed=self.seed), known) if k > 0 else graph.edges[:, :0]
-        if self.support is None:
-            return near
+        return union(search(points[known], k, seed=self.seed), known)
+
+    def _supported(self, graph: Graph, points: Tensor) -> Edges:
+        """The edges of the input that stay for having been there."""
         given = graph.edges
-        closeness = believed_if_unknown(-squared_distances(points, given), points, given)
-        supported = given[:, closeness >= quantile(closeness, self.support)]
-        first, second = np.concatenate([near, supported], axis=1)
-        return canonical(first, second, graph.num_nodes)
+        if self.support is None:
+            return given[:, :0]
+        doubted = self.support
+        if doubted == "auto":
+            doubted = _DOUBTED if self._neighbors_of(graph) else _DOUBTED_ALONE
+        support = self._support(graph, points)
+        return given[:, support >= quantile(support, doubted)]
+
+    def _neighbors_of(self, graph: Graph) -> int:
+        """k, or what a sparse graph lacks."""
+        if self.k is not None:
+            return int(self.k)
+        return max(0, round(_ENOUGH_NEIGHBORS - 2 * graph.num_edges / graph.num_nodes))
+
+    def _support(self, graph: Graph, points: Tensor) -> NDArray[np.float32]:
+        """What speaks for each edge of the input: alike ends, and neighbours that they share.
+
+        Twice the inner product is minus the squared distance, up to a constant, where all rows have one length; but a
+        node without features is not near to all for that.
+        """
+        edges = graph.edges
+        alike = believed_if_unknown(2 * inner_products(points, points, edges), points, edges)
+        return alike + np.float32(self.overlap) * shared_neighbors(graph, edges) if self.overlap else alike
 
     def _score(
         self, graph: Graph, spectrum: Spectrum, points: Tensor, base: Edges

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -35,15 +35,23 @@ class Registry:
         if name in self._builtin:
             module, _, attribute = self._builtin[name].partition(":")
             return getattr(import_module(module), attribute)
-        return next(point for point in entry_points(group=self._group) if point.name == name).load()
+        point = next(point for point in entry_points(group=self._group) if point.name == name)
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as error:
+            raise ParameterError(f"The {self._what} {name!r}, {point.value}, cannot be imported ({error}).") from error
 
     def build(self, name: str, parameters: Mapping[str, Any]) -> Any:
         """An object of this name with these parameters."""
         kind = self.get(name)
-        if is_dataclass(kind):
-            known = [field.name for field in fields(kind) if field.init]
+        signature = inspect.signature(kind)
+        if not any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
             for parameter in parameters:
-                known_name(parameter, known, f"parameter of {self._what} {name!r}", exact=True)
+                known_name(parameter, signature.parameters, f"parameter of {self._what} {name!r}", exact=True)
+        try:
+            signature.bind(**parameters)
+        except TypeError as error:
+            raise ParameterError(f"The {self._what} {name!r} cannot be built: {error}.") from error
         return kind(**parameters)
 
     def name_of(self, kind: type) -> str | None:
@@ -62,11 +70,13 @@ def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = Fals
         exact: whether the spelling counts.
     """
     known = tuple(known)
+    if name in known:
+        return name
     wanted = name if exact else name.lower().replace("_", "-") if isinstance(name, str) else repr(name)
     if wanted in known:
         return wanted
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known)}."
+    guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known) or 'none'}."
     raise ParameterError(f"There is no {what} named {name!r}. {guess}")
 
 

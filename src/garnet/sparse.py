@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,14 @@ class _Rows:
                 self.columns, block.contiguous(), self.starts, mode="sum", per_sample_weights=self.values,
                 include_last_offset=True,
             )  # fmt: skip
+        return self._csr @ block
+
+    @cached_property
+    def _csr(self) -> Tensor:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse")
             shape = (len(self.starts) - 1, self.width)
-            matrix = torch.sparse_csr_tensor(self.starts, self.columns, self.values, shape, check_invariants=False)
-            return matrix @ block
+            return torch.sparse_csr_tensor(self.starts, self.columns, self.values, shape, check_invariants=False)
 
 
 class SparseMatrix:

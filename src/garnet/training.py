@@ -1,9 +1,11 @@
-"""One training loop: full batch, early stop on validation, several seeds side by side."""
+"""One training loop: the whole graph or batches of it, early stop on validation, several seeds side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from garnet.backbones.base import Backbone, Noise, Parameters
+from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, require_features
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, Split
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
+
+# A CPU trains so many nodes, over all seeds, side by side: beyond, its caches lose more than shared products win.
+_NODES_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,37 +29,57 @@ class Training:
     """How a model is trained.
 
     Attributes:
-        epochs: steps at most.
+        epochs: passes over the training nodes at most; without `batch_size` each is one step on the whole graph.
         lr: step size of Adam.
         weight_decay: of all parameters.
-        patience: steps without a better validation accuracy (or, at the same one, a lower validation loss) after which
+        patience: epochs without a better validation accuracy (or, at the same one, a lower validation loss) after which
             a seed stops; None never stops early. The best parameters count, not the last.
-        warmup: steps before which nothing counts as best.
+        warmup: epochs before which nothing counts as best.
         confidence: None trains once. A probability trains a second time, from the beginning, with what the first model
             predicts at least this surely as labels beside the known ones.
+        batch_size: training nodes in a step, with neighbours drawn anew each time: for graphs whose gradients do not
+            fit into memory. The seeds share the batches, which follow from the first of them. Evaluation is on the
+            whole graph all the same. None makes no batches.
+        fanout: how many neighbours of each node are drawn at most, for each hop from the training nodes.
     """
 
-    epochs: int = 200
+    epochs: int = 300
     lr: float = 0.01
     weight_decay: float = 5e-4
     patience: int | None = 100
     warmup: int = 0
     confidence: float | None = None
+    batch_size: int | None = None
+    fanout: tuple[int, ...] = (10, 10)
 
     def require_valid(self) -> None:
         """Refuse, in one sentence, what no training allows."""
-        sure = self.confidence
-        for name, fine, wanted in (
-            ("epochs", self.epochs >= 1, "an integer >= 1"),
-            ("lr", self.lr > 0, "positive"),
-            ("weight_decay", self.weight_decay >= 0, ">= 0"),
-            ("patience", self.patience is None or self.patience >= 1, "an integer >= 1 or None"),
-            ("warmup", 0 <= self.warmup < self.epochs, "at least 0 and below 'epochs'"),
-            ("confidence", sure is None or 0 < sure <= 1, "above 0 and at most 1, or None"),
-        ):
+        for name, fine, wanted in self._rules():
             if not fine:
                 got = getattr(self, name)
                 raise ParameterError(f"The '{name}' parameter of Training must be {wanted}. Got {got!r} instead.")
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
+        sure, fanout = self.confidence, self.fanout
+        yield "epochs", _whole(self.epochs) and self.epochs >= 1, "an integer >= 1"
+        yield "lr", _number(self.lr) and 0 < self.lr < math.inf, "a positive number"
+        yield "weight_decay", _number(self.weight_decay) and 0 <= self.weight_decay < math.inf, "a number >= 0"
+        for name in ("patience", "batch_size"):
+            value = getattr(self, name)
+            yield name, value is None or (_whole(value) and value >= 1), "an integer >= 1 or None"
+        yield "warmup", _whole(self.warmup) and 0 <= self.warmup < self.epochs, "at least 0 and below 'epochs'"
+        yield "confidence", sure is None or (_number(sure) and 0 < sure <= 1), "above 0 and at most 1, or None"
+        drawn = isinstance(fanout, tuple | list) and len(fanout) > 0 and all(_whole(f) and f >= 1 for f in fanout)
+        yield "fanout", drawn, "a tuple of integers >= 1, one for each hop"
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def train(
@@ -69,8 +94,9 @@ def train(
 ) -> tuple[Predictor, ...]:
     """Train one model for each seed on a graph with features, labels and a split.
 
-    All seeds go through the graph together, in one product as wide as all of them; each has generators of its own, so
-    that its model is the one it would be alone, up to rounding.
+    Seeds go through the graph together, in one product as wide as all of them, or on a CPU and a large graph a few at a
+    time. Each has generators of its own, so that its model is the one it would be alone, up to rounding. (Not with
+    `batch_size`: batches are shared.)
 
     Args:
         backbone: the model.
@@ -78,7 +104,7 @@ def train(
         seeds: one model each.
         training: how; None is `Training()`.
         device: `cpu`, `cuda`, or any that torch knows.
-        inputs: what `backbone.prepare` makes of a graph, if it is not to be made of this one.
+        inputs: what `backbone.prepare` makes of a graph, if it is not to be made of this one; allows no batches.
         progress: called with a line of text now and then.
 
     Returns:
@@ -90,33 +116,96 @@ def train(
     """
     training = training or Training()
     training.require_valid()
-    split, labels, classes = require_trainable(graph)
+    if not len(seeds):
+        raise ParameterError("Training needs at least one seed; give some, such as seeds=(0,).")
+    if inputs is not None and training.batch_size is not None:
+        raise ParameterError("What was prepared of the whole graph cannot be cut into batches; leave 'batch_size' out.")
+    require_trainable(graph)
+    together = len(seeds)
+    if training.batch_size is None and torch.device(device).type == "cpu":
+        together = max(1, _NODES_TOGETHER // graph.num_nodes)
     clock = Clock(None)
     with clock("train"):
-        if inputs is None:
-            inputs = backbone.prepare(graph, device)
-        known = torch.from_numpy(labels).to(device).expand(len(seeds), -1)
-        taught = torch.zeros_like(known, dtype=torch.bool)
-        taught[:, split.train] = True
-        lesson = _Lesson(known, taught, known, torch.from_numpy(split.val).to(device), classes)
-        width = 0 if graph.features is None else int(graph.features.shape[1])
-        best = _fit(backbone, inputs, width, lesson, seeds, training, device, progress)
-        if training.confidence is not None:
-            lesson = lesson.taught_by(best.logits, training.confidence)
-            best = _fit(backbone, inputs, width, lesson, seeds, training, device, progress)
-    return tuple(
-        Predictor(
-            graph,
-            best.logits[index].cpu(),
-            seed=seed,
-            backbone=backbone,
-            parameters={name: value[index].cpu() for name, value in best.parameters.items()},
-            epoch=int(best.epoch[index]),
-            val_accuracy=float(best.accuracy[index]),
-            stages=tuple(clock.stages),
+        course = _Course(
+            backbone, graph, backbone.prepare(graph, device) if inputs is None else inputs, training, device, progress
         )
-        for index, seed in enumerate(seeds)
-    )
+        groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
+        predictors = [one for group in groups for one in course.predictors(group)]
+    return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """All that training is made of but the seeds."""
+
+    backbone: Backbone
+    graph: Graph
+    inputs: Any
+    training: Training
+    device: str
+    progress: Progress | None
+
+    def predictors(self, seeds: Sequence[int]) -> list[Predictor]:
+        """Models trained side by side."""
+        lesson = _Lesson.of(self.graph, len(seeds), self.device)
+        best = self._fit(lesson, seeds)
+        if self.training.confidence is not None:
+            best = self._fit(lesson.taught_by(best.logits, self.training.confidence), seeds)
+        predictors = []
+        for index, seed in enumerate(seeds):
+            model = {name: value[index, None] for name, value in best.parameters.items()}
+            # Once more, alone: a model that is saved and loaded then says the same to the last bit.
+            with torch.no_grad():
+                scores = self.backbone.logits(model, self.inputs, None)[0].cpu()
+            weights = {name: value[0].cpu() for name, value in model.items()}
+            epoch, accuracy = int(best.epoch[index]), float(best.accuracy[index])
+            predictors.append(Predictor(self.graph, scores, seed, self.backbone, weights, epoch, accuracy))
+        return predictors
+
+    def _fit(self, lesson: _Lesson, seeds: Sequence[int]) -> _Best:
+        backbone, training = self.backbone, self.training
+        generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
+        width = int(require_features(self.graph).shape[1])
+        models = [backbone.initial(width, lesson.classes, generator) for generator in generators]
+        parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
+        learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
+        optimizer = torch.optim.Adam(learnt, lr=training.lr, weight_decay=training.weight_decay)
+        noise, best, steps = Noise(generators), _Best(len(seeds), training.patience), self._steps(lesson, seeds[0])
+        for epoch in range(training.epochs):
+            for inputs, taught in steps():
+                optimizer.zero_grad(set_to_none=True)
+                losses = taught.losses(backbone.logits(parameters, inputs, noise))
+                losses.sum().backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            if epoch < training.warmup:
+                continue
+            with torch.no_grad():
+                best.update(epoch, parameters, backbone.logits(parameters, self.inputs, None), lesson)
+            if self.progress is not None and epoch % 10 == 0:
+                self.progress(f"epoch {epoch} of {training.epochs}, validation {best.accuracy.mean().item():.1%}")
+            if best.all_done:
+                break
+        return best
+
+    def _steps(self, lesson: _Lesson, seed: int) -> Callable[[], Iterable[tuple[Any, _Lesson]]]:
+        """What an epoch is made of: one step with the whole graph, or one for each batch of the taught nodes."""
+        size = self.training.batch_size
+        if size is None:
+            return lambda: [(self.inputs, lesson)]
+        from garnet.sampling import batches
+
+        nodes = lesson.nodes.cpu()
+        # One draw away from the model's own generator, whose numbers the batches should not repeat.
+        first = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(int(first))
+
+        def epoch() -> Iterator[tuple[Any, _Lesson]]:
+            fanout = tuple(self.training.fanout)
+            for batch in batches(self.graph, nodes, size=size, fanout=fanout, generator=generator):
+                inputs = self.backbone.prepare(batch.graph, self.device)
+                yield inputs, lesson.among(batch.nodes.to(self.device), batch.asked)
+
+        return epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +226,15 @@ class _Lesson:
     checked: Tensor
     classes: int
 
+    @classmethod
+    def of(cls, graph: Graph, seeds: int, device: str) -> _Lesson:
+        """The labels of the training nodes, for every seed."""
+        split, labels, classes = require_trainable(graph)
+        known = torch.from_numpy(labels).to(device).expand(seeds, -1)
+        taught = torch.zeros_like(known, dtype=torch.bool)
+        taught[:, split.train] = True
+        return cls(known, taught, known, torch.from_numpy(split.val).to(device), classes)
+
     def taught_by(self, logits: Tensor, confidence: float) -> _Lesson:
         """The same with what those logits predict surely, outside of the validation nodes, as labels too."""
         probability, prediction = logits.softmax(dim=2).max(dim=2)
@@ -145,42 +243,24 @@ class _Lesson:
         target = torch.where(self.taught, self.target, prediction)
         return _Lesson(target, self.taught | sure, self.known, self.checked, self.classes)
 
+    def among(self, nodes: Tensor, asked: int) -> _Lesson:
+        """What is taught at the first `asked` of some nodes; the others are only there to be looked at."""
+        taught = self.taught[:, nodes]
+        taught[:, asked:] = False
+        return _Lesson(self.target[:, nodes], taught, self.known[:, nodes], self.checked[:0], self.classes)
+
     def losses(self, logits: Tensor) -> Tensor:
         """(S,) mean cross-entropy of each seed on what it is taught."""
-        target = torch.where(self.taught, self.target, -1).flatten()
-        losses = cross_entropy(logits.flatten(0, 1), target, ignore_index=-1, reduction="none").view_as(self.taught)
-        return losses.sum(dim=1) / self.taught.sum(dim=1)
+        taught, target = self.taught[:, self.nodes], self.target[:, self.nodes]
+        target = torch.where(taught, target, -1)
+        losses = cross_entropy(logits[:, self.nodes].transpose(1, 2), target, ignore_index=-1, reduction="none")
+        # A batch may have nothing for one of the seeds.
+        return losses.sum(dim=1) / taught.sum(dim=1).clamp_min(1)
 
-
-def _fit(
-    backbone: Backbone,
-    inputs: Any,
-    width: int,
-    lesson: _Lesson,
-    seeds: Sequence[int],
-    training: Training,
-    device: str,
-    progress: Progress | None,
-) -> _Best:
-    generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    models = [backbone.initial(width, lesson.classes, generator) for generator in generators]
-    parameters = {name: torch.stack([model[name] for model in models]).requires_grad_() for name in models[0]}
-    noise = Noise(generators)
-    optimizer = torch.optim.Adam(parameters.values(), lr=training.lr, weight_decay=training.weight_decay)
-    best = _Best(len(seeds), training.patience)
-    for epoch in range(training.epochs):
-        optimizer.zero_grad(set_to_none=True)
-        lesson.losses(backbone.logits(parameters, inputs, noise)).sum().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        if epoch < training.warmup:
-            continue
-        with torch.no_grad():
-            best.update(epoch, parameters, backbone.logits(parameters, inputs, None), lesson)
-        if progress is not None and epoch % 10 == 0:
-            progress(f"epoch {epoch} of {training.epochs}, validation {best.accuracy.mean().item():.1%}")
-        if best.all_done:
-            break
-    return best
+    @cached_property
+    def nodes(self) -> Tensor:
+        """The nodes at which some seed is taught."""
+        return self.taught.any(dim=0).nonzero()[:, 0]
 
 
 class _Best:
@@ -231,8 +311,9 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
     Raises:
-        GraphError: the graph lacks labels or a split, or a node of the split lacks a label.
+        GraphError: the graph lacks features, labels or a split, or a node of the split lacks a label.
     """
+    require_features(graph)
     if graph.labels is None:
         raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
     if graph.split is None or not len(graph.split.train):

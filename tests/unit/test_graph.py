@@ -323,3 +323,21 @@ def test_graph_is_frozen():
     with pytest.raises(AttributeError):
         as_graph(PATH).labels = np.zeros(4)
     assert isinstance(as_graph(PATH), Graph)
+
+
+def test_fingerprint_is_of_nodes_edges_and_weights():
+    graph = as_graph(PATH)
+    assert graph.fingerprint == as_graph(PATH, labels=[0, 1, 1, 2]).fingerprint
+    assert len(int(graph.fingerprint, 16).to_bytes(8, "little")) == 8
+    others = [as_graph(PATH * 2), as_graph(sp.block_diag([PATH, [[0]]])), graph.with_edges(graph.edges[:, 1:])]
+    assert len({graph.fingerprint, *(other.fingerprint for other in others)}) == 4
+    wide = Graph(graph.adjacency.copy())
+    wide.adjacency.indices = wide.adjacency.indices.astype(np.int64)
+    assert wide.fingerprint == graph.fingerprint
+    assert as_graph(np.zeros((0, 0))).fingerprint != as_graph(np.zeros((1, 1))).fingerprint
+
+
+def test_fingerprint_of_a_split_tells_its_parts_apart():
+    splits = [Split([0], [1], [2]), Split([0, 1], [], [2]), Split([0], [1, 2], []), Split([1], [0], [2])]
+    assert len({as_graph(PATH, split=split).split.fingerprint for split in splits}) == 4
+    assert as_graph(PATH, split=splits[0]).split.fingerprint == as_graph(PATH * 3, split=splits[0]).split.fingerprint

@@ -4,5 +4,6 @@ from garnet.backbones.gcn import GCN
 from garnet.backbones.gprgnn import GPRGNN
 from garnet.backbones.h2gcn import H2GCN
 from garnet.backbones.mlp import MLP
+from garnet.backbones.module import Module
 
-__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP"]
+__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP", "Module"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, propagate
+from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
 from garnet.graph import Graph
 from garnet.sparse import SparseMatrix
 
@@ -28,8 +28,8 @@ class GCN:
         layers: how many, each one hop.
         hidden: width between the layers.
         dropout: share of the hidden units left out of each training step.
-        batch_norm: normalise each hidden unit over the nodes. All nodes are in every step, so their own mean and
-            variance serve in evaluation too.
+        batch_norm: normalise each hidden unit over the nodes. Their own mean and variance serve in evaluation too,
+            where all nodes are seen at once.
         residual: add a hidden layer's input to its output.
     """
 
@@ -67,7 +67,7 @@ class GCN:
             if self.residual and before is not None:
                 hidden = hidden + before
             before = hidden
-            hidden = torch.bmm(dropout(hidden, self.dropout, noise), parameters[f"weight{layer}"])
+            hidden = linear(dropout(hidden, self.dropout, noise), parameters[f"weight{layer}"])
             hidden = propagate(inputs.matrix, hidden) + parameters[f"bias{layer}"]
         return hidden
 

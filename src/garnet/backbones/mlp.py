@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, linear
 from garnet.graph import Graph
 
 
@@ -37,4 +37,4 @@ class MLP:
         """(S, n, classes)."""
         hidden = inputs.linear(parameters["weight0"], self.dropout, noise) + parameters["bias0"]
         hidden = dropout(hidden.relu(), self.dropout, noise)
-        return torch.baddbmm(parameters["bias1"], hidden, parameters["weight1"])
+        return linear(hidden, parameters["weight1"]) + parameters["bias1"]

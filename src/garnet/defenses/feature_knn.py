@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from garnet.errors import GraphError, ParameterError
 from garnet.features import Features, feature_block, scale
 from garnet.graph import Graph
 from garnet.neighbors import choose_neighbors, union
@@ -37,6 +38,14 @@ class FeatureKNN:
 
     def purify(self, graph: Graph, *, progress: Progress | None = None) -> FeatureGraph:
         """The graph of nearest features, its edges weighted by the cosine."""
+        for name in ("k", "feature_rank"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ParameterError(
+                    f"The '{name}' parameter of FeatureKNN must be an integer >= 1. Got {value!r} instead."
+                )
+        if graph.features is None:
+            raise GraphError("The graph has no features, and FeatureKNN joins by nothing else; give it some.")
         clock = Clock(progress)
         with clock("neighbours"):
             kind: Features = "raw" if self.feature_rank is None else "low-rank"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +30,7 @@ class LinearFloor:
     `least_similarity`, of `knn_weight` times the graph of the k nearest features, and of loops. With the unit rows Z of
     :math:`\hat A^t X` the labels Y of the training nodes T are fitted in closed form,
     :math:`Z Z_T^T (Z_T Z_T^T + \lambda I)^{-1} Y`; the hops t, up to four, and :math:`\lambda` are chosen on the
-    validation nodes. Nothing is random: every seed gives the same.
+    validation nodes, and the largest are taken without such. Nothing is random: every seed gives the same.
 
     Attributes:
         least_similarity: edges below it are dropped; the Jaccard similarity of nonzero features.
@@ -45,8 +45,6 @@ class LinearFloor:
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """The best of the closed forms on the validation nodes."""
         split, labels, classes = require_trainable(graph)
-        if graph.features is None:
-            raise GraphError("The graph has no features, and the linear floor is made of them; give it some.")
         if len(split.train) > _MOST_TRAINING_NODES:
             raise GraphError(
                 f"The linear floor solves a dense system of the training nodes; {len(split.train)} are more than "
@@ -60,7 +58,8 @@ class LinearFloor:
             for _ in range(_HOPS + 1):
                 for scores in _regressions(_unit_rows(hidden), split, labels, classes):
                     accuracy = _accuracy(scores, split.val, labels)
-                    if accuracy > best_accuracy:
+                    # Without validation nodes there is nothing to choose by, and the last counts.
+                    if accuracy > best_accuracy or not len(split.val):
                         best, best_accuracy = scores, accuracy
                 hidden = sp.csr_array(step @ hidden)
         logits = torch.from_numpy(best.astype(np.float32))
@@ -73,7 +72,7 @@ class LinearFloor:
         if progress is not None:
             progress("fit")
         one = self.fit(graph)
-        return tuple(one for _ in seeds)
+        return tuple(replace(one, seed=seed) for seed in seeds)
 
     def _matrix(self, graph: Graph) -> sp.csr_array:
         edges, n = graph.edges, graph.num_nodes
@@ -111,4 +110,4 @@ def _unit_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def _accuracy(scores: NDArray[np.float64], nodes: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    return float((scores[nodes].argmax(axis=1) == labels[nodes]).mean()) if len(nodes) else 0.0
+    return float((scores[nodes].argmax(axis=1) == labels[nodes]).mean()) if len(nodes) else float("nan")

@@ -28,14 +28,14 @@ class TSVD:
     are the sums of its rows with a loop of weight one; rows whose sum is not positive are left out.
 
     Attributes:
-        rank: singular values kept.
+        rank: singular values kept; None is 50, or half the nodes if fewer.
         backbone: GCN, GPRGNN or H2GCN; for the last, a graph that joins all pairs has no pairs at two hops.
         training: how it is trained.
         most_bytes: a graph whose dense matrix would take more is refused.
         device: where it is trained.
     """
 
-    rank: int = 50
+    rank: int | None = None
     backbone: Backbone = field(default_factory=GCN)
     training: Training = field(default_factory=Training)
     most_bytes: int = 4 << 30
@@ -51,10 +51,9 @@ class TSVD:
         """A trained model for each seed; the decomposition is made once."""
         require_trainable(graph)
         n = graph.num_nodes
-        if not 1 <= self.rank < n:
-            raise ParameterError(
-                f"The 'rank' parameter of TSVD must lie between 1 and {n - 1}. Got {self.rank} instead."
-            )
+        rank = max(1, min(50, n // 2)) if self.rank is None else self.rank
+        if not 1 <= rank < n:
+            raise ParameterError(f"The 'rank' parameter of TSVD must lie between 1 and {n - 1}. Got {rank} instead.")
         if 4 * n**2 > self.most_bytes:
             raise GraphError(
                 f"TSVD forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its 'most_bytes' "
@@ -63,7 +62,7 @@ class TSVD:
         clock = Clock(progress)
         with clock("decompose"):
             solve = choose_solver(n)
-            spectrum = solve(graph.adjacency.astype(float), self.rank, end="magnitude", seed=0, device=self.device)
+            spectrum = solve(graph.adjacency.astype(float), rank, end="magnitude", seed=0, device=self.device)
             vectors = spectrum.vectors.float().to(self.device)
             dense = (vectors * spectrum.values.float().to(self.device)) @ vectors.T
             inputs = self.backbone.prepare(graph, self.device)

@@ -1,0 +1,71 @@
+"""The numbers that the paper has for a cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A mean and its standard deviation, in percent."""
+
+    mean: float
+    sd: float
+
+
+def accuracy(facts: Facts) -> Published | None:
+    """The accuracy that the paper has for a cell; None where it has none."""
+    # A clean graph without an attack in mind has the test nodes that the paper's tables of Metattack have.
+    attack = "metattack" if facts["attack"] == "none" else facts["attack"]
+    key = (facts["graph"], attack, float(facts["budget"] or 0), facts["backbone"], _defense(facts))
+    return _accuracies().get(key)
+
+
+def other(facts: Facts, column: str) -> float | None:
+    """What the paper has of homophily or recovery; it has them for GARNET's graph, under Metattack where it says so."""
+    tables, graph = _document(), facts["graph"]
+    if facts["measure"] == "homophily":
+        if column == "clean":
+            return _number(tables["homophily"]["clean"].get(graph))
+        attacked = bool(facts["budget"]) and _defense(facts) == "garnet"
+        return _number(tables["homophily"]["garnet"].get(graph)) if column == "after" and attacked else None
+    if facts["measure"] == "recovery":
+        same = (facts["attack"], facts["budget"], _defense(facts)) == ("metattack", 0.2, "garnet")
+        return _number(tables["recovery"].get(graph, {}).get(column)) if same else None
+    return None
+
+
+def _defense(facts: Facts) -> str:
+    """What the paper calls the defence."""
+    name = str(facts["defense"]).removesuffix("-paper")
+    if name == "garnet" and facts["parameters"].get("features", "none") != "none":
+        return "garnet-features"
+    return name
+
+
+@cache
+def _document() -> dict[str, Any]:
+    text = files("garnet.bench").joinpath("published.json").read_text(encoding="utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+@cache
+def _accuracies() -> dict[tuple[str, str, float, str, str], Published]:
+    return {
+        (row["graph"], row["attack"], float(row["budget"]), row["backbone"], row["defense"]): Published(
+            row["mean"], row["sd"]
+        )
+        for row in _document()["accuracy"]
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

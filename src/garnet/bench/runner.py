@@ -1,0 +1,208 @@
+"""Runs the cells of a study that a file does not have yet, each by itself, and appends what comes out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+
+import torch
+
+from garnet.bench.cell import failed, run_cell
+from garnet.bench.record import Damage, Record, append_record, latest, read_records
+from garnet.bench.study import Cell, Study
+from garnet.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Which of the cells the file had, and which are to be run."""
+
+    had: int
+    todo: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """A cell has begun."""
+
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a cell is doing; only cells that run in this process tell."""
+
+    cell: Cell
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A cell has ended, well or not, and its record is on the disk."""
+
+    cell: Cell
+    record: Record
+
+
+Event = Planned | Started | Told | Finished
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What a run left behind.
+
+    Attributes:
+        records: of the study's cells, as far as the file has them now.
+        ran: cells that this run measured or failed at.
+        missing: cells that the file still lacks.
+        damages: lines of the file that were no records before the run.
+        interrupted: whether somebody stopped the run.
+    """
+
+    records: tuple[Record, ...]
+    ran: int
+    missing: int
+    damages: tuple[Damage, ...]
+    interrupted: bool
+
+    @property
+    def failures(self) -> tuple[Record, ...]:
+        """The records of cells that failed."""
+        return tuple(record for record in self.records if record.status == "failed")
+
+
+def run(
+    study: Study,
+    path: str | Path,
+    *,
+    jobs: int = 1,
+    device: str = "cpu",
+    retry: bool = False,
+    progress: Listener | None = None,
+) -> Summary:
+    """Measure the cells of a study, in its order, and append a record of each to a file.
+
+    Cells that the file has are left alone, so that a run that was stopped, even killed, goes on where it was. A cell
+    that fails is recorded with the reason and the others go on. The same cell gives the same figures on a CPU.
+
+    Args:
+        study: what to measure.
+        path: the file, which need not exist; its folder must.
+        jobs: processes side by side; 1 runs everything in this one.
+        device: where models are trained and graphs purified.
+        retry: run cells again that have failed before.
+        progress: called with what happens.
+
+    Raises:
+        ParameterError: `jobs` or `device` is not possible here.
+        GarnetError: the file cannot be read or written.
+    """
+    _require_possible(jobs, device)
+    before, damages = read_records(path)
+    known = latest(before)
+    had = {key for key, record in known.items() if record.status == "done" or not retry}
+    cells = {cell.key: cell for cell in study.cells}
+    todo = [cell for key, cell in cells.items() if key not in had]
+    tell: Listener = progress or (lambda event: None)
+    tell(Planned(len(cells) - len(todo), len(todo)))
+    ran, interrupted = 0, False
+    results = _one_by_one(todo, device, tell) if jobs == 1 else _side_by_side(todo, jobs, device, tell)
+    try:
+        with closing(results):
+            for record in results:
+                append_record(path, record)
+                known[record.key] = record
+                ran += 1
+                tell(Finished(cells[record.key], record))
+    except KeyboardInterrupt:
+        interrupted = True
+    records = tuple(known[key] for key in cells if key in known)
+    return Summary(records, ran, len(cells) - len(records), damages, interrupted)
+
+
+def _require_possible(jobs: int, device: str) -> None:
+    if jobs < 1:
+        raise ParameterError(f"The 'jobs' parameter of run must be an integer >= 1. Got {jobs} instead.")
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ParameterError(
+            f"The 'device' parameter of run must be a device that torch has here. Got {device!r} instead."
+        ) from None
+
+
+def _one_by_one(cells: Sequence[Cell], device: str, tell: Listener) -> Generator[Record, None, None]:
+    for cell in cells:
+        tell(Started(cell))
+        yield run_cell(cell, device, _teller(cell, tell))
+
+
+def _teller(cell: Cell, tell: Listener) -> Callable[[str], None]:
+    return lambda text: tell(Told(cell, text))
+
+
+def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: Listener) -> Generator[Record, None, None]:
+    waiting, suspects = deque(cells), deque[Cell]()
+    while waiting or suspects:
+        # When a worker dies, all cells that ran are lost and none is named: they run again alone, and the one of which
+        # a worker dies once more has failed.
+        source, width = (suspects, 1) if suspects else (waiting, jobs)
+        running: dict[Future[Record], Cell] = {}
+        start = time.perf_counter()
+        try:
+            with _pool(width, max(1, torch.get_num_threads() // jobs)) as pool:
+                while source or running:
+                    while source and len(running) < width:
+                        running[pool.submit(run_cell, source[0], device)] = source[0]
+                        tell(Started(source.popleft()))
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        record = future.result()
+                        del running[future]
+                        yield record
+        except BrokenProcessPool:
+            lost = list(running.values()) or [source.popleft()]
+            if len(lost) > 1:
+                suspects.extend(lost)
+            else:
+                why = "its process died, which is what happens when memory runs out"
+                yield failed(lost[0], why, seconds=time.perf_counter() - start)
+
+
+@contextmanager
+def _pool(workers: int, threads: int) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes that end with the block, however it ends."""
+    others = set(active_children())
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(threads,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            # Without this an interrupt would wait for the cells that run.
+            for worker in set(active_children()) - others:
+                worker.terminate()
+            raise
+
+
+def _begin(threads: int) -> None:
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """End with the parent, even one that was killed and could not say so."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,269 @@
+"""A study: one TOML file that says which cells of a table are to be measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from garnet.bench.build import defense_names, is_purifier, parameter_fields, takes_backbone
+from garnet.datasets import names
+from garnet.errors import ParameterError
+from garnet.registry import BACKBONES, known_name
+
+Value = str | int | float | bool | None
+Pairs = tuple[tuple[str, Value], ...]
+
+ATTACKS = ("none", "metattack", "nettack")
+MODELS = ("default", "paper")
+MEASURES = ("accuracy", "homophily", "recovery", "rank")
+
+_STUDY_KEYS = ("title", "note", "record", "seeds", "cells")
+_CELL_KEYS = (
+    "graph", "attack", "budget", "defense", "backbone", "model", "split", "measure", "parameters", "training",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One measurement.
+
+    Attributes:
+        graph: its name in the catalogue.
+        attack: whose published poison; `none` is the clean graph.
+        budget: of the attack; None without one.
+        defense: its name.
+        backbone: name of the model; None where none is trained and none decides on parameters.
+        model: whose parameters and training of the backbone, `paper` or `default`; None where none is trained.
+        split: as for `garnet.datasets.load`; None is the usual.
+        measure: what is measured.
+        parameters: of the defence, where they differ from its own.
+        training: fields of `Training`, where they differ.
+        seeds: one model each; none where nothing is trained.
+    """
+
+    graph: str
+    attack: str = "none"
+    budget: float | None = None
+    defense: str = "none"
+    backbone: str | None = None
+    model: str | None = None
+    split: str | None = None
+    measure: str = "accuracy"
+    parameters: Pairs = ()
+    training: Pairs = ()
+    seeds: tuple[int, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """The cell as plain values, ready for JSON."""
+        pairs = {name: {key: plain(value) for key, value in getattr(self, name)} for name in ("parameters", "training")}
+        return asdict(self) | pairs | {"seeds": list(self.seeds)}
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that stand for the cell in records."""
+        return key_of(self.facts())
+
+    def __str__(self) -> str:
+        return describe(self.facts())
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be measured: cells, each once, under a title.
+
+    Attributes:
+        title: shown above the table.
+        note: shown below it.
+        cells: in the order of the file.
+        record: name of the file of records, without its ending; studies that name the same one share its cells. Empty
+            for the name of the study's own file.
+    """
+
+    title: str
+    note: str
+    cells: tuple[Cell, ...]
+    record: str = ""
+
+
+def key_of(facts: Mapping[str, Any]) -> str:
+    """The key of the cell with these facts."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    """A cell in a few words, such as `cora, metattack 0.2, gcn, garnet k=10`."""
+    attack = "clean" if facts["attack"] == "none" else f"{facts['attack']} {facts['budget']:g}"
+    defense = " ".join([facts["defense"], *(f"{name}={value}" for name, value in facts["parameters"].items())])
+    parts = (facts["graph"], facts["split"], attack, facts["backbone"], defense)
+    measure = "" if facts["measure"] == "accuracy" else f": {facts['measure']}"
+    return ", ".join(part for part in parts if part) + measure
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON has: it knows no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study.
+
+    Raises:
+        ParameterError: there is no such file, it is no TOML, or something in it is not known; the message names it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ParameterError(f"Cannot read the study {path}: {reason[:1].lower()}{reason[1:]}.") from None
+    try:
+        return parse_study(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ParameterError(f"The study {path} is not valid TOML: {error}.") from None
+    except ParameterError as error:
+        raise ParameterError(f"In the study {path}: {error}") from None
+
+
+def parse_study(document: Mapping[str, Any]) -> Study:
+    """A study from the contents of its file."""
+    _known_keys(document, _STUDY_KEYS, "key of a study")
+    title, note, record = document.get("title"), document.get("note", ""), document.get("record", "")
+    if not isinstance(title, str) or not isinstance(note, str):
+        raise ParameterError("A study needs a 'title' that is text, and its 'note', if any, must be text too.")
+    if not isinstance(record, str) or Path(record).name != record:
+        raise ParameterError(f"The 'record' of a study must be the name of a file without a folder. Got {record!r}.")
+    groups = document.get("cells", [])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise ParameterError("The cells of a study are tables; begin each group with a line [[cells]].")
+    seeds = _seeds(document.get("seeds", 10))
+    cells = dict.fromkeys(cell for group in groups for cell in _expand(group, seeds))
+    if not cells:
+        raise ParameterError("The study has no cells; add a group that begins with a line [[cells]].")
+    return Study(title, note, tuple(cells), record)
+
+
+def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
+    """The product of all lists of a group."""
+    _known_keys(group, _CELL_KEYS, "key of a group of cells")
+    for name in ("graph", "defense"):
+        if name not in group:
+            raise ParameterError(f"A group of cells lacks {name!r}; name one or a list of them.")
+    graphs = [known_name(name, names(), "graph") for name in _listed(group, "graph")]
+    attacks = [known_name(name, ATTACKS, "published attack") for name in _listed(group, "attack", "none")]
+    defenses = [known_name(name, defense_names(), "defence") for name in _listed(group, "defense")]
+    measures = [known_name(name, MEASURES, "measure") for name in _listed(group, "measure", "accuracy")]
+    models = [known_name(name, MODELS, "model") for name in _listed(group, "model", "default")]
+    backbones: list[str | None] = [None]
+    if "backbone" in group:
+        backbones = [known_name(name, BACKBONES.names(), "backbone") for name in _listed(group, "backbone")]
+    splits = [_split(name) for name in _listed(group, "split", None)]
+    budgets = _budgets(group, attacks)
+    training = _training(group.get("training", {}))
+    for graph, split, measure, attack, budget, backbone, defense, model in product(
+        graphs, splits, measures, attacks, budgets, backbones, defenses, models
+    ):
+        trains, needed = _needs(measure, defense)
+        if needed and backbone is None:
+            raise ParameterError(f"A group of cells with the defence {defense!r} lacks 'backbone'; name one or more.")
+        for parameters in _sweep(group.get("parameters", {}), defense):
+            yield Cell(
+                graph=graph,
+                attack=attack,
+                budget=budget,
+                defense=defense,
+                backbone=backbone if needed else None,
+                model=model if trains else None,
+                split=split if measure == "accuracy" else None,
+                measure=measure,
+                parameters=parameters,
+                training=training if trains else (),
+                seeds=seeds if measure == "accuracy" else (),
+            )
+
+
+def _needs(measure: str, defense: str) -> tuple[bool, bool]:
+    """Whether a cell trains a backbone, and whether it needs the name of one."""
+    if measure == "rank" and defense != "none":
+        raise ParameterError(f"The measure 'rank' is of the graph itself, with the defence 'none'. Got {defense!r}.")
+    if measure in ("homophily", "recovery") and defense != "none" and not is_purifier(defense):
+        raise ParameterError(f"The measure {measure!r} needs a purifier, and the defence {defense!r} is none.")
+    trains = measure == "accuracy" and takes_backbone(defense)
+    return trains, trains or defense == "garnet-paper"
+
+
+def _known_keys(table: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for key in table:
+        known_name(key, known, what, exact=True)
+
+
+def _listed(group: Mapping[str, Any], name: str, default: Any = ()) -> list[Any]:
+    value = group.get(name, default)
+    if value == []:
+        raise ParameterError(f"The list {name!r} of a group of cells is empty; name at least one, or leave it out.")
+    return value if isinstance(value, list) else [value]
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    chosen = value if isinstance(value, list) else range(value) if _whole(value) else []
+    if not chosen or not all(_whole(seed) and 0 <= seed < 2**63 for seed in chosen):
+        raise ParameterError(f"The 'seeds' of a study must be a number >= 1 or a list of integers >= 0. Got {value!r}.")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _split(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise ParameterError(f"A split is named by text, such as 'geom-gcn-3'. Got {name!r} instead.")
+    return name and name.lower().replace("_", "-")
+
+
+def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]:
+    if "none" in attacks:
+        if "budget" in group or len(set(attacks)) > 1:
+            raise ParameterError("The attack 'none' has no budget and needs a group of cells of its own.")
+        return [None]
+    budgets = _listed(group, "budget")
+    if not budgets or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in budgets):
+        got = f"Got {group['budget']!r} instead." if "budget" in group else "There is none."
+        raise ParameterError(f"An attack needs a 'budget', a number >= 0 or a list of them. {got}")
+    return [float(budget) for budget in budgets]
+
+
+def _training(table: Any) -> Pairs:
+    from garnet.training import Training
+
+    known = {field.name: str(field.type) for field in fields(Training)}
+    return next(_pairs(table, known, "training", "field of Training", lists=False))
+
+
+def _sweep(table: Any, defense: str) -> Iterator[Pairs]:
+    """Every choice of parameters of a defence."""
+    known = parameter_fields(defense)
+    if table and not known:
+        raise ParameterError(f"The defence {defense!r} has no parameters; give it a group of cells of its own.")
+    return _pairs(table, known, "parameters", f"parameter of defence {defense!r}", lists=True)
+
+
+def _pairs(table: Any, known: Mapping[str, str], name: str, what: str, *, lists: bool) -> Iterator[Pairs]:
+    if not isinstance(table, dict):
+        raise ParameterError(f"The {name!r} of a group of cells must be a table, [cells.{name}]. Got {table!r}.")
+    choices: list[list[tuple[str, Value]]] = []
+    for key in sorted(table):
+        known_name(key, known, what, exact=True)
+        values = _listed(table, key) if lists else [table[key]]
+        if not all(isinstance(value, str | int | float | bool) for value in values):
+            raise ParameterError(f"The {what} {key!r} must be text or a number. Got {table[key]!r} instead.")
+        # TOML has no null, so the text stands for it where the field may be None.
+        nullable = "None" in known[key]
+        choices.append([(key, None if value == "none" and nullable else value) for value in values])
+    return product(*choices)

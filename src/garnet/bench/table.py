@@ -1,0 +1,279 @@
+"""Records become a table, with the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from garnet.bench import published
+from garnet.bench.record import Record, spread
+from garnet.bench.study import describe, key_of
+
+Facts = Mapping[str, Any]
+_MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table.
+
+    Attributes:
+        text: ours, `failed`, or a dash.
+        paper: the paper's, if it has one.
+        mark: ▲ or ▼ where ours lies above or below the paper's by more than two standard deviations of the difference.
+    """
+
+    text: str = _MISSING
+    paper: str = ""
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.text, self.paper and f"({self.paper})", self.mark) if part)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the row is of, and its entries."""
+
+    labels: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as plain text.
+
+    Attributes:
+        title: what stands above it.
+        columns: heads, of the labels first.
+        labels: how many columns are labels.
+        rows: from top to bottom.
+        below: lines that stand below it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    labels: int
+    rows: tuple[Row, ...]
+    below: tuple[str, ...]
+
+
+def make_tables(
+    title: str, records: Iterable[Record], *, cells: Sequence[Facts] | None = None, note: str = ""
+) -> tuple[Table, ...]:
+    """A table for each measure.
+
+    Args:
+        title: of all of them.
+        records: one a cell.
+        cells: facts of the cells that the tables should have; None takes those of the records.
+        note: shown below.
+    """
+    found = {record.key: record for record in records}
+    wanted = [record.cell for record in found.values()] if cells is None else list(cells)
+    measures = dict.fromkeys(facts["measure"] for facts in wanted)
+    return tuple(_table(title, note, [facts for facts in wanted if facts["measure"] == one], found) for one in measures)
+
+
+def as_markdown(table: Table) -> str:
+    """The table in Markdown, with its title and the lines below it."""
+    lines = [_line(table.columns), _line("---" if n < table.labels else "---:" for n in range(len(table.columns)))]
+    lines += [_line([*row.labels, *map(str, row.entries)]) for row in table.rows]
+    return "\n".join([f"**{table.title}**", "", *lines, "", *(f"{line}\n" for line in table.below)])
+
+
+def _line(parts: Iterable[str]) -> str:
+    return f"| {' | '.join(part.replace('|', chr(92) + '|') for part in parts)} |"
+
+
+def _table(title: str, note: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Table:
+    layout = _Accuracy(cells) if cells[0]["measure"] == "accuracy" else _Plain(cells)
+    places: dict[tuple[tuple[str, ...], str], list[Facts]] = {}
+    for facts in cells:
+        for column in layout.columns_of(facts):
+            places.setdefault((layout.labels_of(facts), column), []).append(facts)
+    labels = dict.fromkeys(row for row, _ in places)
+    columns = dict.fromkeys(column for _, column in places)
+    rows = [
+        Row(row, tuple(layout.entry(column, places.get((row, column), []), found) for column in columns))
+        for row in labels
+    ]
+    heads: tuple[str, ...] = layout.heads
+    # A label that all rows leave empty says nothing.
+    shown = [n for n in range(len(heads)) if any(row.labels[n] for row in rows)]
+    rows = [Row(tuple(row.labels[n] for n in shown), row.entries) for row in rows]
+    heads = tuple(heads[n] for n in shown)
+    measured = [found[key] for facts in cells if (key := key_of(facts)) in found]
+    below = (*([note] if note else []), *layout.legend(rows), *_provenance(measured), *_failures(measured))
+    return Table(title, (*heads, *columns), len(heads), tuple(rows), below)
+
+
+class _Accuracy:
+    """Rows of models and defences, columns of graphs and attacks."""
+
+    heads = ("backbone", "defence", "parameters", "model")
+
+    def __init__(self, cells: Sequence[Facts]) -> None:
+        self._swept = _varying(cells, "parameters")
+        self._trained = _varying(cells, "training")
+        self._seeds = len({tuple(facts["seeds"]) for facts in cells}) > 1
+        self._models = len({facts["model"] for facts in cells if facts["model"]}) > 1
+        splits: dict[str, set[str]] = {}
+        for facts in cells:
+            splits.setdefault(facts["graph"], set()).add(_family(facts["split"]))
+        self._split_counts = {graph: len(found) for graph, found in splits.items()}
+
+    def labels_of(self, facts: Facts) -> tuple[str, ...]:
+        given = {name: value for name, value in facts["parameters"].items() if name in self._swept_of(facts)}
+        trained = self._trained.get(facts["defense"], set())
+        given |= {name: value for name, value in facts["training"].items() if name in trained}
+        if self._seeds:
+            given["seeds"] = _seeds(facts["seeds"])
+        return (facts["backbone"] or "", facts["defense"], _assigned(given), (facts["model"] or "") * self._models)
+
+    def columns_of(self, facts: Facts) -> tuple[str, ...]:
+        split = _family(facts["split"]) if self._split_counts[facts["graph"]] > 1 else ""
+        return (" ".join(part for part in (facts["graph"], split, _attack(facts)) if part),)
+
+    def entry(self, column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
+        """The mean over seeds, and over numbered splits where there are several."""
+        if not cells:
+            return Entry()
+        # Beside a sweep the paper's number, which has one setting, would mislead; features are rows of its table 10.
+        swept = self._swept_of(cells[0]) - {"features"}
+        paper = None if swept & cells[0]["parameters"].keys() else published.accuracy(cells[0])
+        beside = "" if paper is None else f"{paper.mean:.2f} ± {paper.sd:.2f}"
+        records = [found[key] for facts in cells if (key := key_of(facts)) in found]
+        done = [record for record in records if record.status == "done"]
+        if not done:
+            return Entry("failed" if records else _MISSING, beside)
+        mean, sd = spread([one for record in done for one in record.values["accuracy"]])
+        if mean is None:
+            return Entry(_MISSING, beside)
+        part = "" if len(done) == len(cells) else f" [{len(done)} of {len(cells)} splits]"
+        text = f"{mean:.1f}" + ("" if sd is None else f" ± {sd:.1f}") + part
+        return Entry(text, beside, "" if paper is None else _mark(mean - paper.mean, sd or 0.0, paper.sd))
+
+    def legend(self, rows: Sequence[Row]) -> list[str]:
+        entries = [entry for row in rows for entry in row.entries]
+        text = "Accuracy in percent, mean ± standard deviation over the seeds"
+        if any(entry.paper for entry in entries):
+            text += "; in brackets, the paper's"
+        if any(entry.mark for entry in entries):
+            text += "; ▲ above, ▼ below it by more than two standard deviations of the difference"
+        return [f"{text}."]
+
+    def _swept_of(self, facts: Facts) -> set[str]:
+        return self._swept.get(facts["defense"], set())
+
+
+class _Plain:
+    """Rows of cells, columns of what was measured of each."""
+
+    heads = ("graph", "attack", "backbone", "defence", "parameters")
+
+    def __init__(self, cells: Sequence[Facts]) -> None:
+        self._measure = cells[0]["measure"]
+
+    def labels_of(self, facts: Facts) -> tuple[str, ...]:
+        if self._measure == "rank":
+            return (facts["graph"], "" if facts["attack"] == "none" else facts["attack"], "", "", "")
+        given = _assigned(facts["parameters"])
+        return (facts["graph"], _attack(facts), facts["backbone"] or "", facts["defense"], given)
+
+    def columns_of(self, facts: Facts) -> tuple[str, ...]:
+        if self._measure == "rank":
+            return ("clean" if not facts["budget"] else f"{facts['budget']:g}",)
+        return ("clean", "input", "after") if self._measure == "homophily" else ("recall", "precision")
+
+    def entry(self, column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
+        if not cells:
+            return Entry()
+        paper = published.other(cells[0], column)
+        beside = "" if paper is None else f"{paper:.2f}"
+        record = found.get(key_of(cells[0]))
+        if record is None or record.status == "failed":
+            return Entry("failed" if record else _MISSING, beside)
+        value = record.values.get("rank" if self._measure == "rank" else column)
+        if value is None:
+            return Entry(_MISSING, beside)
+        return Entry(str(value) if self._measure == "rank" else f"{value:.2f}", beside)
+
+    def legend(self, rows: Sequence[Row]) -> list[str]:
+        if self._measure == "homophily":
+            return ["Share of edges between nodes of one class, each edge once; in brackets, the paper's."]
+        if self._measure == "recovery":
+            return [
+                "Two-hop neighbourhoods of the clean graph: mean over all nodes; in brackets, the paper's over five."
+            ]
+        return ["Singular values of the adjacency above a millionth of the largest, by budget."]
+
+
+def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
+    """The parameters of each defence, or of its training, that differ between cells; features always count."""
+    seen: dict[str, dict[str, set[Any]]] = {}
+    for facts in cells:
+        names = seen.setdefault(facts["defense"], {})
+        for name in facts[part]:
+            names.setdefault(name, set())
+    for facts in cells:
+        for name, values in seen[facts["defense"]].items():
+            values.add(facts[part].get(name, ...))
+    return {
+        defense: {name for name, values in names.items() if len(values) > 1 or name == "features"}
+        for defense, names in seen.items()
+    }
+
+
+def _attack(facts: Facts) -> str:
+    if facts["attack"] == "none":
+        return "clean"
+    return f"{facts['attack']} clean" if not facts["budget"] else f"{facts['attack']} {facts['budget']:g}"
+
+
+def _family(split: str | None) -> str:
+    """The split without its number: numbered splits are repetitions of one experiment."""
+    return re.sub(r"^(geom-gcn)-\d$", r"\1", split or "")
+
+
+def _assigned(parameters: Facts) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in parameters.items())
+
+
+def _mark(difference: float, ours: float, theirs: float) -> str:
+    if abs(difference) <= 2 * math.hypot(ours, theirs):
+        return ""
+    return "▲" if difference > 0 else "▼"
+
+
+def _failures(records: Sequence[Record]) -> list[str]:
+    return [f"Failed: {describe(record.cell)}: {record.reason}" for record in records if record.status == "failed"]
+
+
+def _provenance(records: Sequence[Record]) -> list[str]:
+    """Seeds, machines and versions of all records."""
+    if not records:
+        return ["Nothing has been measured yet."]
+    parts = [f"Seeds {text}." for text in _distinct(_seeds(record.seeds) for record in records) if text]
+    parts += [f"Measured on {text}." for text in _distinct(_machine(record.machine) for record in records)]
+    used = (", ".join(f"{name} {value}" for name, value in record.versions.items()) for record in records)
+    parts += [f"Versions: {text}." for text in _distinct(used)]
+    return [" ".join(parts)]
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    run = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else False
+    return f"{seeds[0]} to {seeds[-1]}" if run and len(seeds) > 2 else ", ".join(map(str, seeds))
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    gpu = f", {facts['gpu']}" if facts.get("gpu") else ""
+    cores = "1 core" if facts.get("cores") == 1 else f"{facts.get('cores')} cores"
+    return f"{facts.get('processor')}, {cores}, {facts.get('memory_gb')} GB{gpu}"

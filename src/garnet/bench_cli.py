@@ -1,0 +1,171 @@
+"""The commands `garnet bench run` and `garnet bench show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from garnet.bench.record import Damage, Record
+    from garnet.bench.runner import Event, Listener
+    from garnet.bench.study import Study
+    from garnet.bench.table import Entry, Table
+
+bench_app = typer.Typer(
+    help="Measure the cells of a study and show them as a table.", no_args_is_help=True, rich_markup_mode=None
+)
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+
+@bench_app.command()
+def run(
+    study: Annotated[Path, typer.Argument(help="A study: a TOML file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where records are appended.  [default: results/STUDY.jsonl, or what the study says]"
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    retry: Annotated[bool, typer.Option("--retry", help="Run cells again that have failed before.")] = False,
+) -> None:
+    """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was."""
+    from garnet.bench import runner
+    from garnet.bench.study import load_study
+    from garnet.errors import GarnetError
+
+    wanted = load_study(study)
+    path = output or _records_of(study, wanted)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GarnetError(f"Cannot make the folder {path.parent}: {str(error.strerror).lower()}.") from None
+    with _live(len(wanted.cells)) as listener:
+        summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=listener)
+    _report(path, summary.damages)
+    _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
+    if summary.failures:
+        _err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
+    if summary.interrupted:
+        _err.print(f"stopped with {summary.missing} cells left; the same command goes on")
+        raise typer.Exit(130)
+
+
+@bench_app.command()
+def show(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="RECORDS|STUDY...", help="Records (.jsonl), or studies (.toml).")
+    ],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """Show records as tables; of a study, those in results/STUDY.jsonl."""
+    from garnet.bench.record import latest, read_records
+    from garnet.errors import GarnetError
+
+    for source in sources:
+        title, note, cells, path = source.stem, "", None, source
+        if source.suffix == ".toml":
+            from garnet.bench.study import load_study
+
+            study = load_study(source)
+            title, note, path = study.title, study.note, _records_of(source, study)
+            cells = [cell.facts() for cell in study.cells]
+        elif not source.exists():
+            raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
+        records, damages = read_records(path)
+        _report(path, damages)
+        if not records:
+            _err.print(f"{escape(str(path))} has no records yet", soft_wrap=True)
+        _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
+
+
+def _records_of(path: Path, study: Study) -> Path:
+    return Path("results") / f"{study.record or path.stem}.jsonl"
+
+
+def _report(path: Path, damages: tuple[Damage, ...]) -> None:
+    for damage in damages:
+        _err.print(f"{escape(str(path))}, line {damage.line}: {escape(damage.why)}; left out", soft_wrap=True)
+
+
+def _show(
+    title: str, note: str, cells: list[dict[str, object]] | None, records: tuple[Record, ...], *, markdown: bool
+) -> None:
+    from garnet.bench.table import as_markdown, make_tables
+
+    for table in make_tables(title, records, cells=cells, note=note):
+        if markdown:
+            typer.echo(as_markdown(table))
+        else:
+            _draw(table)
+
+
+def _draw(table: Table) -> None:
+    from rich import table as rich_table
+
+    drawn = rich_table.Table(title=escape(table.title), title_justify="left")
+    for number, column in enumerate(table.columns):
+        label = number < table.labels
+        drawn.add_column(
+            escape(column),
+            justify="left" if label else "right",
+            overflow="fold",
+        )
+    for row in table.rows:
+        drawn.add_row(*map(escape, row.labels), *(escape(_stacked(entry)) for entry in row.entries))
+    # A file has no edge to wrap at.
+    console = _out if _out.is_terminal else Console(highlight=False, width=10_000)
+    console.print(drawn)
+    for line in table.below:
+        _out.print(escape(line), soft_wrap=True)
+
+
+def _stacked(entry: Entry) -> str:
+    """Ours above the paper's, so that many columns fit on a terminal."""
+    text = f"{entry.text} {entry.mark}" if entry.mark else entry.text
+    return f"{text}\n({entry.paper})" if entry.paper else text
+
+
+@contextmanager
+def _live(total: int) -> Iterator[Listener]:
+    """A bar on standard error with the cells that run, and a line for each that has ended."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from garnet.bench.runner import Finished, Planned, Started, Told
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=_err, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        running: dict[str, str] = {}
+
+        def listen(event: Event) -> None:
+            match event:
+                case Planned():
+                    bar.update(task, completed=event.had)
+                case Started():
+                    running[event.cell.key] = str(event.cell)
+                case Told():
+                    running[event.cell.key] = f"{event.cell}: {event.text}"
+                case Finished():
+                    running.pop(event.cell.key, None)
+                    bar.console.print(escape(f"{event.cell}: {_outcome(event.record)}"), soft_wrap=True)
+                    bar.advance(task)
+            bar.update(task, description=escape(" | ".join(running.values())))
+
+        yield listen
+
+
+def _outcome(record: Record) -> str:
+    if record.status == "failed":
+        return f"failed: {record.reason}"
+    if record.mean is None:
+        return "done"
+    return f"{record.mean:.1f}" + ("" if record.sd is None else f" ± {record.sd:.1f}")

@@ -1,0 +1,46 @@
+"""Shared neighbours, against counting them in a dense matrix."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from garnet import as_graph
+from garnet import overlap as module
+from garnet.datasets import block_model
+from garnet.overlap import shared_neighbors
+
+
+def counted(graph, edges):
+    dense = graph.adjacency.toarray() > 0
+    shares = []
+    for u, v in edges.T:
+        common = (dense[u] & dense[v]).sum()
+        most = min(dense[u].sum(), dense[v].sum()) - dense[u, v]
+        shares.append(common / max(most, 1))
+    return np.array(shares)
+
+
+@given(st.integers(0, 2**31), st.integers(2, 25), st.floats(0.05, 0.9))
+def test_shares_are_those_of_a_dense_count(seed, n, density):
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.random((n, n)) < density, 1)
+    graph = as_graph((upper | upper.T).astype(float))
+    pairs = np.stack(np.triu_indices(n, 1))
+    found = shared_neighbors(graph, pairs)
+    np.testing.assert_allclose(found, counted(graph, pairs), rtol=1e-6)
+    assert found.min(initial=0) >= 0
+    assert found.max(initial=0) <= 1
+
+
+def test_chunks_do_not_show(monkeypatch):
+    graph = block_model(500, mean_degree=12, seed=2)
+    whole = shared_neighbors(graph, graph.edges)
+    monkeypatch.setattr(module, "_CHUNK", 37)
+    np.testing.assert_array_equal(shared_neighbors(graph, graph.edges), whole)
+
+
+def test_weights_do_not_count_and_no_pairs_give_none():
+    graph = block_model(50, seed=3)
+    weighted = graph.with_edges(graph.edges, np.linspace(0.1, 9, graph.num_edges))
+    np.testing.assert_array_equal(shared_neighbors(graph, graph.edges), shared_neighbors(weighted, graph.edges))
+    assert shared_neighbors(graph, graph.edges[:, :0]).shape == (0,)
