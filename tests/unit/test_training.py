@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -106,10 +106,76 @@ def test_patience_ends_training(graph):
     assert one.epoch < 4000
     assert len(lines) < 400
     assert lines[0].startswith("epoch 0 of 5000, validation ")
-    # A seed whose patience is spent keeps its best while others go on.
-    for other in train(GCN(), graph, seeds=(0, 1, 2, 3), training=Training(epochs=5000, lr=0.05, patience=10)):
-        (alone,) = train(GCN(), graph, seeds=(other.seed,), training=Training(epochs=5000, lr=0.05, patience=10))
-        assert other.epoch == alone.epoch
+
+
+class Scripted:
+    """Seed s has the validation accuracy `script[s][t]` at epoch t, whatever it learns."""
+
+    def __init__(self, *script):
+        self.script, self.epoch = script, -1
+
+    def initial(self, features, classes, generator):
+        return {"seed": torch.tensor(float(generator.initial_seed()))}
+
+    def prepare(self, graph, device):
+        return graph
+
+    def logits(self, parameters, graph, noise):
+        labels, checked = torch.from_numpy(graph.labels), torch.from_numpy(graph.split.val)
+        self.epoch += noise is None
+        logits = torch.zeros(len(parameters["seed"]), graph.num_nodes, 3) + 0 * parameters["seed"][:, None, None]
+        for seed in range(len(logits)):
+            right = round(self.script[seed][min(self.epoch, len(self.script[seed]) - 1)] * len(checked))
+            answers = torch.where(torch.arange(len(checked)) < right, labels[checked], (labels[checked] + 1) % 3)
+            logits = logits.index_put((torch.tensor(seed), checked, answers), torch.tensor(1.0))
+        return logits
+
+
+def test_a_seed_whose_patience_is_spent_keeps_its_best_while_others_go_on(graph):
+    never = [0.5, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
+    still = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6]
+    spent, patient = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=3))
+    assert (spent.epoch, patient.epoch) == (0, 5)
+    assert spent.val_accuracy == pytest.approx(0.5, abs=0.02)
+    forever, _ = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=None))
+    assert forever.epoch == 5
+
+
+@dataclass(frozen=True)
+class Watched(MLP):
+    """Notes which nodes each step learns from, by the gradient that reaches their logits."""
+
+    steps: list = field(default_factory=list)
+
+    def logits(self, parameters, inputs, noise):
+        result = super().logits(parameters, inputs, noise)
+        if noise is not None:
+            result.register_hook(lambda gradient: self.steps.append(gradient.ne(0).any(dim=2).any(dim=0).numpy()))
+        return result
+
+
+def test_the_whole_graph_teaches_the_training_nodes_alone(graph):
+    watched = Watched()
+    train(watched, graph, seeds=(0, 1), training=Training(epochs=3))
+    assert len(watched.steps) == 3
+    for step in watched.steps:
+        np.testing.assert_array_equal(np.flatnonzero(step), graph.split.train)
+
+
+def test_a_batch_teaches_the_nodes_asked_for_and_not_their_neighbours(graph):
+    watched = Watched()
+    train(watched, graph, training=Training(epochs=2, batch_size=16))
+    assert len(watched.steps) == 2 * -(-len(graph.split.train) // 16)
+    assert all(step[:16].sum() == step.sum() <= 16 for step in watched.steps)
+    assert sum(step.sum() for step in watched.steps) == 2 * len(graph.split.train)
+
+
+def test_self_training_leaves_the_validation_nodes_alone(graph):
+    watched = Watched()
+    train(watched, graph, training=Training(epochs=10, confidence=0.4))
+    taught = np.flatnonzero(watched.steps[-1])
+    assert len(taught) > 2 * len(graph.split.train)
+    assert not np.isin(graph.split.val, taught).any()
 
 
 def test_nothing_counts_before_the_warmup(graph):
@@ -236,7 +302,7 @@ def test_a_graph_that_cannot_be_trained_on(graph):
         ("lr", float("nan"), "a positive number"),
         ("weight_decay", -1, "a number >= 0"),
         ("patience", 0, "an integer >= 1 or None"),
-        ("warmup", 300, "at least 0 and below 'epochs'"),
+        ("warmup", 10_000, "at least 0 and below 'epochs'"),
         ("confidence", 1.1, "above 0 and at most 1, or None"),
         ("batch_size", 0, "an integer >= 1 or None"),
         ("batch_size", "32", "an integer >= 1 or None"),

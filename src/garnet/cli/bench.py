@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from garnet.cli.console import err, out
+
 if TYPE_CHECKING:
     from garnet.bench.record import Damage, Record
     from garnet.bench.runner import Event, Listener
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 bench_app = typer.Typer(
     help="Measure the cells of a study and show them as a table.", no_args_is_help=True, rich_markup_mode=None
 )
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
 
 
 @bench_app.command()
@@ -53,9 +53,9 @@ def run(
     _report(path, summary.damages)
     _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
     if summary.failures:
-        _err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
+        err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
     if summary.interrupted:
-        _err.print(f"stopped with {summary.missing} cells left; the same command goes on")
+        err.print(f"stopped with {summary.missing} cells left; the same command goes on")
         raise typer.Exit(130)
 
 
@@ -83,7 +83,7 @@ def show(
         records, damages = read_records(path)
         _report(path, damages)
         if not records:
-            _err.print(f"{escape(str(path))} has no records yet", soft_wrap=True)
+            err.print(f"{escape(str(path))} has no records yet", soft_wrap=True)
         _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
 
 
@@ -93,7 +93,7 @@ def _records_of(path: Path, study: Study) -> Path:
 
 def _report(path: Path, damages: tuple[Damage, ...]) -> None:
     for damage in damages:
-        _err.print(f"{escape(str(path))}, line {damage.line}: {escape(damage.why)}; left out", soft_wrap=True)
+        err.print(f"{escape(str(path))}, line {damage.line}: {escape(damage.why)}; left out", soft_wrap=True)
 
 
 def _show(
@@ -122,10 +122,10 @@ def _draw(table: Table) -> None:
     for row in table.rows:
         drawn.add_row(*map(escape, row.labels), *(escape(_stacked(entry)) for entry in row.entries))
     # A file has no edge to wrap at.
-    console = _out if _out.is_terminal else Console(highlight=False, width=10_000)
+    console = out if out.is_terminal else Console(highlight=False, width=10_000)
     console.print(drawn)
     for line in table.below:
-        _out.print(escape(line), soft_wrap=True)
+        out.print(escape(line), soft_wrap=True)
 
 
 def _stacked(entry: Entry) -> str:
@@ -142,7 +142,7 @@ def _live(total: int) -> Iterator[Listener]:
     from garnet.bench.runner import Finished, Planned, Started, Told
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=_err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=total)
         running: dict[str, str] = {}
 

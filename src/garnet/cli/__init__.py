@@ -1,0 +1,63 @@
+"""The command `garnet`. Heavy imports wait until a command needs them, so that help answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from garnet import __version__
+from garnet.cli.bench import bench_app
+from garnet.cli.console import err, out
+from garnet.cli.demo import demo
+from garnet.cli.purify import info, purify
+from garnet.cli.train import train
+from garnet.errors import GarnetError
+
+app = typer.Typer(
+    help="Clean a graph that strangers could have written to, then train any GNN on it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, purify, train, info):
+    app.command()(command)
+app.add_typer(bench_app, name="bench")
+
+
+def main() -> None:
+    """Run the command; an error of the library is one line and exit status 1."""
+    try:
+        app()
+    except GarnetError as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise SystemExit(1) from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"garnet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def doctor() -> None:
+    """Say which versions and devices are here, and what is missing."""
+    from garnet.diagnosis import diagnose
+
+    table = Table(show_header=False)
+    for name, finding in diagnose():
+        table.add_row(name, escape(finding))
+    out.print(table)

@@ -1,0 +1,136 @@
+"""`garnet train`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from garnet.cli.console import Json, Source, Symmetrize, err, out, stages
+
+if TYPE_CHECKING:
+    from garnet.graph import Graph
+    from garnet.predictor import Predictor
+
+
+def train(
+    source: Source,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write the best model, with its graph (.npz).")
+    ] = None,
+    purify: Annotated[bool, typer.Option("--purify", help="Purify the graph first.")] = False,
+    backbone: Annotated[str, typer.Option(help="gcn, gprgnn, h2gcn or mlp.")] = "gprgnn",
+    seeds: Annotated[int, typer.Option(min=1, help="How many models; they are trained together.")] = 10,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Shares for training and validation, such as 0.1,0.1.  [default: the graph's own split]"),
+    ] = None,
+    split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Steps at most.")] = 300,
+    lr: Annotated[float, typer.Option(help="Step size.")] = 0.01,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-4,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    symmetrize: Symmetrize = False,
+    as_json: Json = False,
+) -> None:
+    """Train models on a graph with features and labels, and say how well they do on its test nodes."""
+    from garnet.datasets.files import load_graph, require_writable
+    from garnet.defenses import Purified
+    from garnet.errors import ParameterError
+    from garnet.purify import GARNET
+    from garnet.registry import BACKBONES
+    from garnet.training import Training
+
+    if output is not None:
+        if output.suffix.lower() != ".npz":
+            raise ParameterError(f"A model is written to an .npz file. Got {str(output)!r} instead.")
+        require_writable(output)
+    training = Training(epochs=epochs, lr=lr, weight_decay=weight_decay, batch_size=batch_size)
+    training.require_valid()
+    defense = Purified(GARNET(device=device) if purify else None, BACKBONES.build(backbone, {}), training, device)
+    with stages() as progress:
+        progress("read")
+        graph = _with_split(load_graph(source, symmetrize=symmetrize), split, split_seed)
+        predictors = defense.fit_seeds(graph, range(seeds), progress=progress)
+        best = max(predictors, key=lambda one: one.val_accuracy)
+        if output is not None:
+            progress("write")
+            best.save(output)
+    facts = _facts(graph, predictors, best)
+    if as_json:
+        out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))
+        return
+    for table in _tables(f"{source}, {backbone}{' after purification' if purify else ''}", facts):
+        out.print(table)
+    if output is not None:
+        err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}, best on validation", soft_wrap=True)
+
+
+def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
+    """The graph with its own split, or with one of these shares."""
+    from garnet.datasets import random_split
+    from garnet.errors import GraphError, ParameterError
+    from garnet.graph import as_graph
+
+    if graph.labels is None:
+        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
+    if split is None:
+        if graph.split is None:
+            raise GraphError(
+                "The graph has no split; say which shares to draw for training and validation: --split 0.1,0.1."
+            )
+        return graph
+    try:
+        train, val = (float(part) for part in split.split(","))
+    except ValueError:
+        raise ParameterError(f"The 'split' parameter must be two shares, such as 0.1,0.1. Got {split!r}.") from None
+    return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
+
+
+def _facts(graph: Graph, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
+    import numpy as np
+
+    accuracies = [one.accuracy() for one in predictors]
+    confusion = sum(one.confusion() for one in predictors) / len(predictors)
+    assert graph.split is not None
+    return {
+        "nodes": {part: len(getattr(graph.split, part)) for part in ("train", "val", "test")},
+        "accuracy": {
+            "mean": float(np.mean(accuracies)),
+            "sd": float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
+            "seeds": accuracies,
+        },
+        "val_accuracy": [one.val_accuracy for one in predictors],
+        "epochs": [one.epoch for one in predictors],
+        "confusion": np.asarray(confusion).round(2).tolist(),
+        "seconds": {stage.name: stage.seconds for stage in best.stages},
+        "best_seed": best.seed,
+    }
+
+
+def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
+    accuracy = facts["accuracy"]
+    spread = "" if accuracy["sd"] is None else f" ± {accuracy['sd']:.1%}"
+    first = Table(title=escape(title), title_justify="left", show_header=False)
+    first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
+    first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
+    for name, seconds in facts["seconds"].items():
+        first.add_row(f"seconds, {name}", f"{seconds:.2f}")
+    classes = range(len(facts["confusion"]))
+    second = Table(title="True classes in rows, predicted in columns, mean over seeds", title_justify="left")
+    second.add_column("class")
+    for one in classes:
+        second.add_column(str(one), justify="right")
+    second.add_column("found", justify="right")
+    for one in classes:
+        row = facts["confusion"][one]
+        share = f"{row[one] / sum(row):.0%}" if sum(row) else "-"
+        second.add_row(str(one), *(f"{count:.0f}" if count else "·" for count in row), share)
+    return [first, second] if len(classes) <= 20 else [first]
