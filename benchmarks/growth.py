@@ -22,11 +22,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000])
     sizes = options.parse_args().sizes
-    GARNET().purify(block_model(2_000))  # the first call loads libraries
+    GARNET(k=15).purify(block_model(2_000))  # the first call loads libraries
     rows = []
     for n in sizes:
         graph = block_model(n, classes=10, mean_degree=12.0, seed=0)
-        result = GARNET().purify(graph)
+        result = GARNET(k=15).purify(graph)
         stages = {stage.name: stage.seconds for stage in result.stages}
         rows.append({"nodes": n, "edges": graph.num_edges, "seconds": result.seconds, **stages})
         print({key: round(value, 2) for key, value in rows[-1].items()})

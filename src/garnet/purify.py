@@ -48,7 +48,7 @@ class GARNET:
     A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
 
     Attributes:
-        rank: eigenpairs r. None is 50, or half the nodes if fewer; `auto` is ten a class, or by eigengap if unlabelled.
+        rank: eigenpairs r. None is 70, or half the nodes if fewer; `auto` is ten a class, or by eigengap if unlabelled.
         end: `algebraic`, the smallest Laplacian eigenvalues (the paper's text), or `magnitude` (the authors' code).
         normalize: D^(-1/2) A D^(-1/2) if true, A itself if not.
         tau: degree regularisation, D + tau I for D; `mean` is the mean degree.
@@ -86,7 +86,7 @@ class GARNET:
     tau: float | Literal["mean"] = 0.0
     features: Features = "auto"
     feature_rank: int | None = 64
-    feature_weight: float = 1.3
+    feature_weight: float = 1.5
     scaling: Scaling = "unit"
     k: int | None = None
     support: float | Literal["auto"] | None = "auto"

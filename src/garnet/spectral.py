@@ -118,13 +118,13 @@ def spread_components(graph: Graph, rank: int) -> NDArray[np.int64]:
 def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:
     """How many eigenpairs to ask the solver for.
 
-    None is 50, or half the nodes if that is less. `"auto"` is the paper's rule, ten for each class, when the graph has
+    None is 70, or half the nodes if that is less. `"auto"` is the paper's rule, ten for each class, when the graph has
     labels (appendix F); without labels it is the most pairs that `eigengap` may choose from.
     """
     n = graph.num_nodes
     most = max(1, n // 2)
     if rank is None:
-        return min(50, most)
+        return min(70, most)
     if rank == "auto":
         classes = 0 if graph.labels is None else len(np.unique(graph.labels[graph.labels >= 0]))
         return min(10 * classes if classes else 100, most)

@@ -114,7 +114,7 @@ def test_stages_and_summary_say_what_it_cost(result):
     summary = json.loads(json.dumps(result.summary(), allow_nan=False))
     assert summary["kept"] + summary["dropped"] == summary["edges_before"] == 6082
     assert summary["parameters"]["gamma"] == 0.1
-    assert summary["rank"] == 50
+    assert summary["rank"] == 70
 
 
 def test_progress_hears_each_stage_once():

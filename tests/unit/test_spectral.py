@@ -108,7 +108,7 @@ def test_theorem_3_3_fails_for_plain_rows_on_a_star():
 def test_rank_rules():
     labelled = block_model(400, classes=4, seed=0)
     bare = as_graph(labelled.adjacency)
-    assert choose_rank(None, bare) == 50
+    assert choose_rank(None, bare) == 70
     assert choose_rank(None, star(9)) == 5
     assert choose_rank("auto", labelled) == 40
     assert choose_rank(7, bare) == 7

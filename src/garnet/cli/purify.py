@@ -21,7 +21,7 @@ def purify(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write the purified graph; the ending says how.")
     ],
-    rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 50, or half the nodes]")] = None,
+    rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 70, or half the nodes]")] = None,
     k: Annotated[
         int | None, typer.Option(help="Nearest neighbours of each node.  [default: what a sparse graph lacks]")
     ] = None,
