@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, require_features
-from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph, Split
+from garnet.backbones.base import BUFFER, Backbone, Noise, require_features
+from garnet.errors import ParameterError
+from garnet.graph import Graph
+from garnet.lesson import Best, Lesson, require_trainable
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 
@@ -30,7 +27,8 @@ class Training:
 
     Attributes:
         epochs: passes over the training nodes at most; without `batch_size` each is one step on the whole graph.
-        lr: step size of Adam.
+        lr: step size of Adam. Of several, each seed keeps the model that did best on the validation nodes: citation
+            graphs want a small one, Chameleon and Squirrel a larger one.
         weight_decay: of all parameters.
         patience: epochs without a better validation accuracy (or, at the same one, a lower validation loss) after which
             a seed stops; None never stops early. The best parameters count, not the last.
@@ -44,8 +42,8 @@ class Training:
     """
 
     epochs: int = 300
-    lr: float = 0.01
-    weight_decay: float = 5e-4
+    lr: float | tuple[float, ...] = (0.01, 0.05)
+    weight_decay: float = 5e-5
     patience: int | None = 100
     warmup: int = 0
     confidence: float | None = None
@@ -59,11 +57,17 @@ class Training:
                 got = getattr(self, name)
                 raise ParameterError(f"The '{name}' parameter of Training must be {wanted}. Got {got!r} instead.")
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The step sizes to try."""
+        return tuple(self.lr) if isinstance(self.lr, tuple | list) else (self.lr,)
+
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
         sure, fanout = self.confidence, self.fanout
         yield "epochs", _whole(self.epochs) and self.epochs >= 1, "an integer >= 1"
-        yield "lr", _number(self.lr) and 0 < self.lr < math.inf, "a positive number"
+        fine = all(_number(rate) and 0 < rate < math.inf for rate in self.rates)
+        yield "lr", fine and len(self.rates) > 0, "a positive number or several"
         yield "weight_decay", _number(self.weight_decay) and 0 <= self.weight_decay < math.inf, "a number >= 0"
         for name in ("patience", "batch_size"):
             value = getattr(self, name)
@@ -147,10 +151,10 @@ class _Course:
 
     def predictors(self, seeds: Sequence[int]) -> list[Predictor]:
         """Models trained side by side."""
-        lesson = _Lesson.of(self.graph, len(seeds), self.device)
-        best = self._fit(lesson, seeds)
+        lesson = Lesson.of(self.graph, len(seeds), self.device)
+        best = self._best(lesson, seeds)
         if self.training.confidence is not None:
-            best = self._fit(lesson.taught_by(best.logits, self.training.confidence), seeds)
+            best = self._best(lesson.taught_by(best.logits, self.training.confidence), seeds)
         predictors = []
         for index, seed in enumerate(seeds):
             model = {name: value[index, None] for name, value in best.parameters.items()}
@@ -162,15 +166,26 @@ class _Course:
             predictors.append(Predictor(self.graph, scores, seed, self.backbone, weights, epoch, accuracy))
         return predictors
 
-    def _fit(self, lesson: _Lesson, seeds: Sequence[int]) -> _Best:
+    def _best(self, lesson: Lesson, seeds: Sequence[int]) -> Best:
+        """The best of all step sizes, for each seed."""
+        best, *others = [self._fit(lesson, seeds, rate) for rate in self.training.rates]
+        for other in others:
+            best.merge(other)
+        return best
+
+    def _fit(self, lesson: Lesson, seeds: Sequence[int], rate: float) -> Best:
         backbone, training = self.backbone, self.training
         generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
         width = int(require_features(self.graph).shape[1])
         models = [backbone.initial(width, lesson.classes, generator) for generator in generators]
         parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
-        optimizer = torch.optim.Adam(learnt, lr=training.lr, weight_decay=training.weight_decay)
-        noise, best, steps = Noise(generators), _Best(len(seeds), training.patience), self._steps(lesson, seeds[0])
+        optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)
+        noise, best, steps = (
+            Noise(generators),
+            Best(len(seeds), training.patience, self.device),
+            self._steps(lesson, seeds[0]),
+        )
         for epoch in range(training.epochs):
             for inputs, taught in steps():
                 optimizer.zero_grad(set_to_none=True)
@@ -187,7 +202,7 @@ class _Course:
                 break
         return best
 
-    def _steps(self, lesson: _Lesson, seed: int) -> Callable[[], Iterable[tuple[Any, _Lesson]]]:
+    def _steps(self, lesson: Lesson, seed: int) -> Callable[[], Iterable[tuple[Any, Lesson]]]:
         """What an epoch is made of: one step with the whole graph, or one for each batch of the taught nodes."""
         size = self.training.batch_size
         if size is None:
@@ -199,131 +214,10 @@ class _Course:
         first = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
         generator = torch.Generator().manual_seed(int(first))
 
-        def epoch() -> Iterator[tuple[Any, _Lesson]]:
+        def epoch() -> Iterator[tuple[Any, Lesson]]:
             fanout = tuple(self.training.fanout)
             for batch in batches(self.graph, nodes, size=size, fanout=fanout, generator=generator):
                 inputs = self.backbone.prepare(batch.graph, self.device)
                 yield inputs, lesson.among(batch.nodes.to(self.device), batch.asked)
 
         return epoch
-
-
-@dataclass(frozen=True, eq=False)
-class _Lesson:
-    """What S models are to learn.
-
-    Attributes:
-        target: (S, n) labels to learn.
-        taught: (S, n) which of them are learnt.
-        known: (S, n) true labels.
-        checked: validation nodes.
-        classes: number of classes.
-    """
-
-    target: Tensor
-    taught: Tensor
-    known: Tensor
-    checked: Tensor
-    classes: int
-
-    @classmethod
-    def of(cls, graph: Graph, seeds: int, device: str) -> _Lesson:
-        """The labels of the training nodes, for every seed."""
-        split, labels, classes = require_trainable(graph)
-        known = torch.from_numpy(labels).to(device).expand(seeds, -1)
-        taught = torch.zeros_like(known, dtype=torch.bool)
-        taught[:, split.train] = True
-        return cls(known, taught, known, torch.from_numpy(split.val).to(device), classes)
-
-    def taught_by(self, logits: Tensor, confidence: float) -> _Lesson:
-        """The same with what those logits predict surely, outside of the validation nodes, as labels too."""
-        probability, prediction = logits.softmax(dim=2).max(dim=2)
-        sure = probability >= confidence
-        sure[:, self.checked] = False
-        target = torch.where(self.taught, self.target, prediction)
-        return _Lesson(target, self.taught | sure, self.known, self.checked, self.classes)
-
-    def among(self, nodes: Tensor, asked: int) -> _Lesson:
-        """What is taught at the first `asked` of some nodes; the others are only there to be looked at."""
-        taught = self.taught[:, nodes]
-        taught[:, asked:] = False
-        return _Lesson(self.target[:, nodes], taught, self.known[:, nodes], self.checked[:0], self.classes)
-
-    def losses(self, logits: Tensor) -> Tensor:
-        """(S,) mean cross-entropy of each seed on what it is taught."""
-        taught, target = self.taught[:, self.nodes], self.target[:, self.nodes]
-        target = torch.where(taught, target, -1)
-        losses = cross_entropy(logits[:, self.nodes].transpose(1, 2), target, ignore_index=-1, reduction="none")
-        # A batch may have nothing for one of the seeds.
-        return losses.sum(dim=1) / taught.sum(dim=1).clamp_min(1)
-
-    @cached_property
-    def nodes(self) -> Tensor:
-        """The nodes at which some seed is taught."""
-        return self.taught.any(dim=0).nonzero()[:, 0]
-
-
-class _Best:
-    """The best parameters of each seed so far; a seed whose patience is spent keeps them whatever comes."""
-
-    parameters: Parameters
-    logits: Tensor
-    accuracy: Tensor
-    loss: Tensor
-
-    def __init__(self, seeds: int, patience: int | None) -> None:
-        self.epoch = torch.zeros(seeds, dtype=torch.long)
-        self.all_done = False
-        self._patience = patience
-        self._begun = False
-
-    def update(self, epoch: int, parameters: Parameters, logits: Tensor, lesson: _Lesson) -> None:
-        """Take over the parameters of the seeds that did better than ever on the validation nodes."""
-        nodes = lesson.checked
-        truth = lesson.known[:, nodes]
-        accuracy = (logits[:, nodes].argmax(dim=2) == truth).float().mean(dim=1)
-        loss = cross_entropy(logits[:, nodes].transpose(1, 2), truth, reduction="none").mean(dim=1)
-        if not self._begun:
-            self._begun = True
-            self.accuracy, self.loss, self.logits = accuracy, loss, logits.clone()
-            self.parameters = {name: value.detach().clone() for name, value in parameters.items()}
-            self.epoch[:] = epoch
-            return
-        better = (accuracy > self.accuracy) | ((accuracy == self.accuracy) & (loss < self.loss))
-        if not len(nodes):  # nothing to choose by: the last is the best
-            better[:] = True
-        elif self._patience is not None:
-            waited = epoch - self.epoch
-            better &= (waited <= self._patience).to(better.device)
-            self.all_done = bool((waited >= self._patience).all())
-        if not better.any():
-            return
-        self.all_done = False
-        self.epoch[better.cpu()] = epoch
-        self.accuracy = torch.where(better, accuracy, self.accuracy)
-        self.loss = torch.where(better, loss, self.loss)
-        self.logits[better] = logits[better]
-        for name, value in parameters.items():
-            self.parameters[name][better] = value.detach()[better]
-
-
-def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
-    """The split, labels and number of classes of a graph that can be trained on.
-
-    Raises:
-        GraphError: the graph lacks features, labels or a split, or a node of the split lacks a label.
-    """
-    require_features(graph)
-    if graph.labels is None:
-        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
-    if graph.split is None or not len(graph.split.train):
-        raise GraphError(
-            "The graph has no training nodes; give it a split, such as garnet.datasets.random_split(graph.labels)."
-        )
-    parts = np.concatenate([graph.split.train, graph.split.val])
-    unknown = parts[graph.labels[parts] < 0]
-    if len(unknown):
-        raise GraphError(
-            f"Node {unknown[0]} is for training or validation but has no label; {len(unknown)} such in all."
-        )
-    return graph.split, graph.labels, int(graph.labels.max()) + 1

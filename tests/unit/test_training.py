@@ -134,11 +134,21 @@ class Scripted:
 def test_a_seed_whose_patience_is_spent_keeps_its_best_while_others_go_on(graph):
     never = [0.5, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
     still = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6]
-    spent, patient = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=3))
+    spent, patient = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=3, lr=0.01))
     assert (spent.epoch, patient.epoch) == (0, 5)
     assert spent.val_accuracy == pytest.approx(0.5, abs=0.02)
-    forever, _ = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=None))
+    forever, _ = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=None, lr=0.01))
     assert forever.epoch == 5
+
+
+def test_of_several_step_sizes_each_seed_keeps_the_best_on_validation(graph):
+    rates, seeds = (1e-4, 0.02, 0.3), (0, 1, 2)
+    alone = {rate: train(GCN(), graph, seeds=seeds, training=Training(epochs=20, lr=rate)) for rate in rates}
+    chosen = train(GCN(), graph, seeds=seeds, training=Training(epochs=20, lr=rates))
+    for number, one in enumerate(chosen):
+        best = max((models[number] for models in alone.values()), key=lambda model: model.val_accuracy)
+        assert one.val_accuracy == best.val_accuracy
+        assert any(torch.equal(one.logits(), models[number].logits()) for models in alone.values())
 
 
 @dataclass(frozen=True)
@@ -156,7 +166,7 @@ class Watched(MLP):
 
 def test_the_whole_graph_teaches_the_training_nodes_alone(graph):
     watched = Watched()
-    train(watched, graph, seeds=(0, 1), training=Training(epochs=3))
+    train(watched, graph, seeds=(0, 1), training=Training(epochs=3, lr=0.01))
     assert len(watched.steps) == 3
     for step in watched.steps:
         np.testing.assert_array_equal(np.flatnonzero(step), graph.split.train)
@@ -164,7 +174,7 @@ def test_the_whole_graph_teaches_the_training_nodes_alone(graph):
 
 def test_a_batch_teaches_the_nodes_asked_for_and_not_their_neighbours(graph):
     watched = Watched()
-    train(watched, graph, training=Training(epochs=2, batch_size=16))
+    train(watched, graph, training=Training(epochs=2, batch_size=16, lr=0.01))
     assert len(watched.steps) == 2 * -(-len(graph.split.train) // 16)
     assert all(step[:16].sum() == step.sum() <= 16 for step in watched.steps)
     assert sum(step.sum() for step in watched.steps) == 2 * len(graph.split.train)

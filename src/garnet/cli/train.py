@@ -31,8 +31,10 @@ def train(
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Steps at most.")] = 300,
-    lr: Annotated[float, typer.Option(help="Step size.")] = 0.01,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-4,
+    lr: Annotated[
+        list[float] | None, typer.Option(help="Step size; of several, the best on validation.  [default: 0.01 0.05]")
+    ] = None,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-5,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
     ] = None,
@@ -52,7 +54,8 @@ def train(
         if output.suffix.lower() != ".npz":
             raise ParameterError(f"A model is written to an .npz file. Got {str(output)!r} instead.")
         require_writable(output)
-    training = Training(epochs=epochs, lr=lr, weight_decay=weight_decay, batch_size=batch_size)
+    rates = tuple(lr) if lr else Training.lr
+    training = Training(epochs=epochs, lr=rates, weight_decay=weight_decay, batch_size=batch_size)
     training.require_valid()
     defense = Purified(GARNET(device=device) if purify else None, BACKBONES.build(backbone, {}), training, device)
     with stages() as progress:

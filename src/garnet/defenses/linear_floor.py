@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split
+from garnet.lesson import require_trainable
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
-from garnet.training import require_trainable
 
 _HOPS = 4
 _RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)

@@ -9,10 +9,11 @@ from garnet.backbones import GPRGNN
 from garnet.backbones.base import Backbone
 from garnet.defenses.base import Purifier
 from garnet.graph import Graph
+from garnet.lesson import require_trainable
 from garnet.predictor import Predictor
 from garnet.purification import Progress
 from garnet.purify import GARNET
-from garnet.training import Training, require_trainable, train
+from garnet.training import Training, train
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from garnet.backbones.gcn import GCNInputs
 from garnet.backbones.h2gcn import H2GCNInputs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.lesson import require_trainable
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.solvers import choose_solver
-from garnet.training import Training, require_trainable, train
+from garnet.training import Training, train
 
 
 @dataclass(frozen=True, kw_only=True)
