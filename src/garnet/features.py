@@ -11,7 +11,7 @@ from scipy.sparse.linalg import svds
 from torch import Tensor
 
 from garnet.errors import ParameterError
-from garnet.graph import Graph
+from garnet.graph import Edges, Graph
 from garnet.spectral import normalized_adjacency
 
 Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
@@ -59,6 +59,32 @@ def scale(block: Tensor, scaling: Scaling) -> Tensor:
         low, high = block.amin(dim=0), block.amax(dim=0)
         return (block - low) / torch.where(high > low, high - low, 1.0)
     return block
+
+
+def alikeness(block: Tensor, edges: Edges, *, seed: int = 0, most: int = 20_000) -> float:
+    """How much more alike the ends of edges are than the ends of others: 1 if always, 0 if no more than by chance.
+
+    It is Somers' d, the share of comparisons that an edge wins less those that it loses, between edges and pairs of the
+    same nodes joined at random.
+
+    Args:
+        block: (n, d) features, rows of one length.
+        edges: (2, m) edges.
+        seed: of the pairs, and of the edges if there are more than `most`.
+        most: how many of each are compared.
+    """
+    rng = np.random.default_rng(seed)
+    sample = edges if edges.shape[1] <= most else edges[:, rng.choice(edges.shape[1], most, replace=False)]
+    ends = edges.ravel()
+    shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
+    true, chance = (((block[u] * block[v]).sum(dim=1)).cpu().numpy() for u, v in (sample, shuffled))
+    if not true.size:
+        return 0.0
+    # Against many random pairs at once, ties counting as neither.
+    chance.sort()
+    wins = np.searchsorted(chance, true, side="left").sum(dtype=np.float64)
+    losses = (len(chance) - np.searchsorted(chance, true, side="right")).sum(dtype=np.float64)
+    return float((wins - losses) / (len(true) * len(chance)))
 
 
 def _dense(matrix: Any) -> np.ndarray:

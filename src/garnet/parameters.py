@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
-Weight = Literal["similarity", "score", "one"]
+Weight = Literal["auto", "similarity", "score", "one"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "end": get_args(End),
@@ -62,7 +62,8 @@ def _rules(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
     yield "sigma2", _number(p.sigma2) and p.sigma2 > 0, "positive"
     rank = p.feature_rank
     yield "feature_rank", rank is None or (_whole(rank) and rank >= 1), "an integer >= 1 or None"
-    yield "feature_weight", _number(p.feature_weight) and 0 <= p.feature_weight < math.inf, "a number >= 0"
+    scale = p.feature_weight
+    yield "feature_weight", scale == "auto" or (_number(scale) and 0 <= scale < math.inf), "a number >= 0 or 'auto'"
     yield "weight", (p.weight, p.score) != ("score", "distance"), "'similarity' or 'one' with score 'distance'"
     yield "solver", p.solver is None or callable(p.solver), "a solver or None"
     yield "neighbors", p.neighbors is None or callable(p.neighbors), "a search or None"

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.edges import canonical
-from garnet.features import Features, Scaling, feature_block, scale
+from garnet.edges import canonical, contains
+from garnet.features import Features, Scaling, alikeness, feature_block, scale
 from garnet.graph import Edges, Graph, as_graph
 from garnet.neighbors import Neighbors, choose_neighbors, union
 from garnet.overlap import shared_neighbors
@@ -33,6 +33,7 @@ from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normal
 # What the default was found to need on the graphs of the paper, without a look at who attacked them or how.
 _ENOUGH_NEIGHBORS = 15
 _DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
+_FEATURE_WEIGHT, _ALIKE, _LEAST_SAY = 1.5, 0.4, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,8 @@ class GARNET:
         tau: degree regularisation, D + tau I for D; `mean` is the mean degree.
         features: what of the nodes' features joins the embedding; see `garnet.features.feature_block`.
         feature_rank: singular directions kept of low-rank and propagated features; None keeps all.
-        feature_weight: scale of the feature block beside the spectral one.
+        feature_weight: scale of the feature block beside the spectral one. `auto` is 1.5 where edges join nodes of
+            alike features, less where they do so less, down to 0.15 where edges tell nothing of features.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
         k: neighbours of each node. None is as many as a sparse graph lacks, 15 less its mean degree: a graph that has
             edges enough is given none that nobody wrote.
@@ -68,7 +70,8 @@ class GARNET:
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.
         gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
-        weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`.
+        weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`. `auto` is similarity,
+            or where k is 0, and all edges were there before, the weight that they had.
         solver: eigensolver; None chooses by size.
         neighbors: nearest-neighbour search; None chooses by size.
         device: `cpu`, `cuda`, or any that torch knows.
@@ -86,7 +89,7 @@ class GARNET:
     tau: float | Literal["mean"] = 0.0
     features: Features = "auto"
     feature_rank: int | None = 64
-    feature_weight: float = 1.5
+    feature_weight: float | Literal["auto"] = "auto"
     scaling: Scaling = "unit"
     k: int | None = None
     support: float | Literal["auto"] | None = "auto"
@@ -95,7 +98,7 @@ class GARNET:
     sigma2: float = math.inf
     gamma: float = 0.1
     gamma_unit: GammaUnit = "quantile"
-    weight: Weight = "similarity"
+    weight: Weight = "auto"
     solver: Solver | None = None
     neighbors: Neighbors | None = None
     device: str = "cpu"
@@ -133,7 +136,7 @@ class GARNET:
             first, second = np.concatenate([critical, self._supported(graph, points)], axis=1)
             edges = canonical(first, second, graph.num_nodes)
             scores = score(edges)
-            purified = graph.with_edges(edges, self._weights(points, edges, scores))
+            purified = graph.with_edges(edges, self._weights(graph, points, edges, scores))
         with clock("ledger"):
             ledger = Ledger.between(graph, score(graph.edges), edges, scores)
         return Purification(purified, spectrum, base, base_scores, threshold, ledger, tuple(clock.stages), self)
@@ -167,8 +170,19 @@ class GARNET:
         blocks = [scale(spectrum.embedding.float(), self.scaling)]
         features = feature_block(graph, self.features, self.feature_rank, seed=self.seed, device=self.device)
         if features is not None:
-            blocks.append(self.feature_weight * scale(features, self.scaling))
+            block = scale(features, self.scaling)
+            weight = self.feature_weight
+            if weight == "auto":
+                weight = _FEATURE_WEIGHT * min(
+                    1.0, max(_LEAST_SAY, alikeness(block, self._inner(graph, blocks[0])) / _ALIKE)
+                )
+            blocks.append(weight * block)
         return torch.cat(blocks, dim=1)
+
+    def _inner(self, graph: Graph, spectral: Tensor) -> Edges:
+        """The half of the input's edges that the spectrum supports best: few of an attack's are among them."""
+        alike = inner_products(spectral, spectral, graph.edges).cpu().numpy()
+        return graph.edges[:, alike >= np.median(alike)]
 
     def _base(self, graph: Graph, points: Tensor) -> Edges:
         """G_base. A node of which neither spectrum nor features tell anything has no neighbours but its own."""
@@ -225,12 +239,14 @@ class GARNET:
         """Gamma in the units of the scores."""
         return quantile(scores, self.gamma) if self.gamma_unit == "quantile" else self.gamma
 
-    def _weights(self, points: Tensor, edges: Edges, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _weights(self, graph: Graph, points: Tensor, edges: Edges, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """Positive weights; an edge that was kept though its weight would vanish has a thousandth of the largest."""
         if self.weight == "one" or not len(scores):
             return np.ones_like(scores)
+        if self.weight == "auto" and not self._neighbors_of(graph):
+            return graph.weights[contains(edges, graph.edges, graph.num_nodes)]
         weights = scores
-        if self.weight == "similarity":
+        if self.weight != "score":
             directions = scale(points, "unit")
             weights = inner_products(directions, directions, edges).cpu().numpy()
         weights = np.where(np.isinf(scores), 1, weights)

@@ -3,10 +3,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from garnet import as_graph
+from garnet import GARNET, as_graph
 from garnet.datasets import block_model
 from garnet.errors import ParameterError
-from garnet.features import feature_block, scale
+from garnet.features import alikeness, feature_block, scale
 from garnet.spectral import normalized_adjacency
 
 RNG = np.random.default_rng(0)
@@ -85,3 +85,32 @@ def test_one_row_of_another_size_changes_no_other(size):
 
 def test_features_of_nothing_but_zeros():
     assert block(sp.csr_array((80, 900), dtype=np.float32), "low-rank").abs().max() == 0
+
+
+def test_alikeness_is_one_for_edges_inside_groups_and_none_at_random():
+    groups = np.repeat(np.arange(4), 25)
+    block = torch.eye(4)[torch.from_numpy(groups)] + 0.001 * torch.randn(
+        100, 4, generator=torch.Generator().manual_seed(0)
+    )
+    rng = np.random.default_rng(0)
+    inside = rng.integers(25, size=(2, 400)) + 25 * rng.integers(4, size=400)
+    anyhow = rng.integers(100, size=(2, 4000))
+    assert alikeness(block, inside) > 0.6  # a quarter of the random pairs lie inside a group too
+    assert abs(alikeness(block, anyhow)) < 0.05
+    assert alikeness(block, inside[:, :0]) == 0
+    assert alikeness(block, inside, most=50) == alikeness(block, inside, most=50)
+
+
+def test_features_that_edges_do_not_follow_have_little_say():
+    graph = block_model(600, classes=3, homophily=0.9, mean_degree=8, seed=1)
+    rng = np.random.default_rng(2)
+    telling = np.eye(3)[graph.labels] + 0.1 * rng.standard_normal((600, 3))
+    silent = rng.standard_normal((600, 3))
+
+    def share(features):
+        purifier = GARNET(rank=10)
+        points = purifier._points(as_graph(graph, features=features), purifier._embed(graph))
+        return float(points[:, 10:].norm(dim=1).mean())
+
+    assert share(telling) > 1
+    assert share(silent) < 0.4

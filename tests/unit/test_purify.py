@@ -213,7 +213,10 @@ BAD_PARAMETERS = [
     ({"tau": math.nan}, "The 'tau' parameter of GARNET must be a number >= 0 or 'mean'. Got nan instead."),
     ({"sigma2": 0.0}, "The 'sigma2' parameter of GARNET must be positive. Got 0.0 instead."),
     ({"feature_rank": 0}, "The 'feature_rank' parameter of GARNET must be an integer >= 1 or None. Got 0 instead."),
-    ({"feature_weight": -1.0}, "The 'feature_weight' parameter of GARNET must be a number >= 0. Got -1.0 instead."),
+    (
+        {"feature_weight": -1.0},
+        "The 'feature_weight' parameter of GARNET must be a number >= 0 or 'auto'. Got -1.0 instead.",
+    ),
     ({"gamma": math.nan}, "The 'gamma' parameter of GARNET must be a number. Got nan instead."),
     ({"seed": 0.5}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got 0.5 instead."),
     ({"seed": -1}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got -1 instead."),

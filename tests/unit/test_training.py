@@ -134,7 +134,9 @@ class Scripted:
 def test_a_seed_whose_patience_is_spent_keeps_its_best_while_others_go_on(graph):
     never = [0.5, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
     still = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6]
-    spent, patient = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=3, lr=0.01))
+    spent, patient = train(
+        Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=3, lr=0.01)
+    )
     assert (spent.epoch, patient.epoch) == (0, 5)
     assert spent.val_accuracy == pytest.approx(0.5, abs=0.02)
     forever, _ = train(Scripted(never, still), graph, seeds=(0, 1), training=Training(epochs=8, patience=None, lr=0.01))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,17 +29,18 @@ class LinearFloor:
     :math:`\hat A` is the normalised matrix of the edges whose features have a Jaccard similarity of at least
     `least_similarity`, of `knn_weight` times the graph of the k nearest features, and of loops. With the unit rows Z of
     :math:`\hat A^t X` the labels Y of the training nodes T are fitted in closed form,
-    :math:`Z Z_T^T (Z_T Z_T^T + \lambda I)^{-1} Y`; the hops t, up to four, and :math:`\lambda` are chosen on the
-    validation nodes, and the largest are taken without such. Nothing is random: every seed gives the same.
+    :math:`Z Z_T^T (Z_T Z_T^T + \lambda I)^{-1} Y`. The similarity, the hops t, up to four, and :math:`\lambda` are
+    chosen on the validation nodes, and the last of each are taken without such. Nothing is random: every seed gives the
+    same.
 
     Attributes:
-        least_similarity: edges below it are dropped; the Jaccard similarity of nonzero features.
+        least_similarity: edges below it are dropped; the Jaccard similarity of nonzero features. Each is tried.
         k: nearest neighbours by features.
         knn_weight: weight of their edges beside those of the input.
     """
 
-    least_similarity: float = 0.05
-    k: int = 15
+    least_similarity: tuple[float, ...] = (0.02, 0.05)
+    k: int = 10
     knn_weight: float = 0.5
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
@@ -52,16 +53,17 @@ class LinearFloor:
             )
         clock = Clock(None)
         with clock("fit"):
-            step = self._matrix(graph)
-            hidden = sp.csr_array(graph.features)
+            similarities, features = jaccard(graph, graph.edges), _dense(graph)
+            near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
             best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
-            for _ in range(_HOPS + 1):
-                for scores in _regressions(_unit_rows(hidden), split, labels, classes):
-                    accuracy = _accuracy(scores, split.val, labels)
-                    # Without validation nodes there is nothing to choose by, and the last counts.
-                    if accuracy > best_accuracy or not len(split.val):
-                        best, best_accuracy = scores, accuracy
-                hidden = sp.csr_array(step @ hidden)
+            for least in self.least_similarity:
+                believed = graph.with_edges(graph.edges[:, similarities >= least]).adjacency
+                for hidden in _propagated(features, sp.csr_array(believed + np.float32(self.knn_weight) * near)):
+                    for scores in _regressions(hidden, split, labels, classes):
+                        accuracy = _accuracy(scores, split.val, labels)
+                        # Without validation nodes there is nothing to choose by, and the last counts.
+                        if accuracy > best_accuracy or not len(split.val):
+                            best, best_accuracy = scores, accuracy
         logits = torch.from_numpy(best.astype(np.float32))
         return Predictor(graph, logits, seed=seed, val_accuracy=best_accuracy, stages=tuple(clock.stages))
 
@@ -74,14 +76,21 @@ class LinearFloor:
         one = self.fit(graph)
         return tuple(replace(one, seed=seed) for seed in seeds)
 
-    def _matrix(self, graph: Graph) -> sp.csr_array:
-        edges, n = graph.edges, graph.num_nodes
-        believed = edges[:, jaccard(graph, edges) >= self.least_similarity]
-        near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool)
-        adjacency = graph.with_edges(believed).adjacency + self.knn_weight * near.astype(np.float64)
-        adjacency = sp.csr_array(adjacency + sp.eye_array(n))
-        root = sp.diags_array(1 / np.sqrt(np.asarray(adjacency.sum(axis=1)).ravel()))
-        return sp.csr_array(root @ adjacency @ root)
+
+def _dense(graph: Graph) -> NDArray[np.float32]:
+    features = graph.features
+    return np.asarray(features.toarray() if isinstance(features, sp.csr_array) else features, dtype=np.float32)
+
+
+def _propagated(features: NDArray[np.float32], adjacency: sp.csr_array) -> Iterator[NDArray[np.float32]]:
+    """The unit rows of the features after each number of hops."""
+    adjacency = sp.csr_array(adjacency + sp.eye_array(len(features), dtype=np.float32))
+    root = sp.diags_array(1 / np.sqrt(np.asarray(adjacency.sum(axis=1)).ravel()))
+    step = sp.csr_array(root @ adjacency @ root).astype(np.float32)
+    for hop in range(_HOPS + 1):
+        features = step @ features if hop else features
+        lengths = np.linalg.norm(features, axis=1, keepdims=True)
+        yield (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def jaccard(graph: Graph, edges: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -93,20 +102,15 @@ def jaccard(graph: Graph, edges: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _regressions(
-    hidden: sp.csr_array, split: Split, labels: NDArray[np.int64], classes: int
-) -> list[NDArray[np.float64]]:
+    hidden: NDArray[np.float32], split: Split, labels: NDArray[np.int64], classes: int
+) -> Iterator[NDArray[np.float64]]:
     """Scores of all nodes for each strength of the ridge, from one eigendecomposition."""
-    taught = hidden[split.train]
-    values, vectors = np.linalg.eigh((taught @ taught.T).toarray())
+    taught = hidden[split.train].astype(np.float64)
+    values, vectors = np.linalg.eigh(taught @ taught.T)
     targets = vectors.T @ np.eye(classes)[labels[split.train]]
-    between = sp.csr_array(hidden @ taught.T).toarray() @ vectors
     unit = max(float(values.mean()), 1e-12)
-    return [between @ (targets / (np.maximum(values, 0) + ridge * unit)[:, None]) for ridge in _RIDGES]
-
-
-def _unit_rows(matrix: sp.csr_array) -> sp.csr_array:
-    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
+    for ridge in _RIDGES:
+        yield hidden @ (taught.T @ (vectors @ (targets / (np.maximum(values, 0) + ridge * unit)[:, None])))
 
 
 def _accuracy(scores: NDArray[np.float64], nodes: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
