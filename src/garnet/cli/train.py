@@ -87,7 +87,7 @@ def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
     if split is None:
         if graph.split is None:
             raise GraphError(
-                "The graph has no split; say which shares to draw for training and validation: --split 0.1,0.1."
+                "The graph has no split; draw one with shares for training and validation: --split 0.1,0.1."
             )
         return graph
     try:

@@ -30,9 +30,11 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
       keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
     * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
     * `.mtx`: a square matrix in Matrix Market format.
+    * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split; see `read_pt`.
 
-    All but `.npz` may have `.gz` after the ending. Nothing in a file is ever unpickled or run, and a file that declares
-    more than it holds, or more than this machine's memory, is refused before anything is allocated for it.
+    Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that
+    by PyTorch's restricted reader. A file of another kind that declares more than it holds, or more than this machine's
+    memory, is refused before anything is allocated for it.
 
     An edge list has rows `u, v` or `u, v, weight` between commas (`.csv`), tabs (`.tsv`) or whichever of tabs, commas
     and blanks its first row has. Blank lines and those that begin with `#` or `%` are skipped. The first row is a
@@ -57,11 +59,15 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     path = Path(path)
     if is_ogb(path):
         return read_ogb(path, symmetrize=symmetrize)
-    ending, _ = _ending(path)
+    ending, _ = _ending(path, (*_ENDINGS, ".pt"))
     with reading(path):
         _require_file(path)
         if ending == ".npz":
             return read_npz(path, symmetrize)
+        if ending == ".pt":
+            from garnet.datasets.pyg_file import read_pt
+
+            return read_pt(path, symmetrize)
         if ending == ".mtx":
             return read_matrix_market(read_text(path), symmetrize)
         return read_edge_list(read_text(path), _DELIMITERS[ending], symmetrize)
@@ -117,15 +123,13 @@ def require_writable(path: str | Path) -> None:
         raise GraphError(f"Cannot write {path}: the folder {path.parent} is missing or read-only.")
 
 
-def _ending(path: Path) -> tuple[str, bool]:
+def _ending(path: Path, known: tuple[str, ...] = _ENDINGS) -> tuple[str, bool]:
     """The ending that names the format, and whether `.gz` comes after it."""
     name = path.name.lower()
     packed = name.endswith(".gz")
     ending = Path(name.removesuffix(".gz")).suffix
-    if ending not in _ENDINGS or (packed and ending == ".npz"):
-        raise GraphError(
-            f"Cannot tell the format of {path}; it must end in {', '.join(_ENDINGS)} (all but .npz also with .gz)."
-        )
+    if ending not in known or (packed and ending in (".npz", ".pt")):
+        raise GraphError(f"Cannot tell the format of {path}; it must end in {', '.join(known)} (text also with .gz).")
     return ending, packed
 
 

@@ -1,0 +1,47 @@
+"""The studies that come with the project, and the tables made of their records."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from garnet.bench.record import read_records
+from garnet.bench.study import load_study
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDIES = sorted((ROOT / "studies").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_can_be_read_and_repeats_no_cell(path):
+    study = load_study(path)
+    assert len({cell.key for cell in study.cells}) == len(study.cells)
+
+
+def test_every_table_and_ablation_has_a_study():
+    names = " ".join(path.stem for path in STUDIES)
+    for wanted in ("table-2", "table-3", "table-7", "table-8", "table-9", "table-10", "table-11", "table-12"):
+        assert wanted in names
+    for wanted in ("figure-1", "ablation-refinement", "ablation-k", "ablation-gamma", "citeseer"):
+        assert wanted in names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_records_are_whole_and_name_no_folder(path):
+    records, damages = read_records(path)
+    assert records
+    assert not damages
+    assert all(record.status == "done" for record in records)
+    text = path.read_text()
+    assert not any(word in text for word in ("/home/", "/tmp/", "/work/"))
+    assert all(json.loads(line)["machine"]["processor"] for line in text.splitlines())
+
+
+def test_the_tables_in_the_docs_are_those_of_the_records():
+    script = runpy.run_path(str(ROOT / "scripts" / "render_results.py"))
+    pages = [page for page in (ROOT / "docs" / "results").glob("*.md") if "<!-- study:" in page.read_text()]
+    assert len(pages) == 2
+    for page in pages:
+        for found in script["PLACE"].finditer(page.read_text()):
+            assert found[0] == f"{found[1]}\n{script['table'](found['name'])}\n{found[3]}", found["name"]

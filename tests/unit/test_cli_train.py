@@ -1,0 +1,104 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from garnet import as_graph, load_graph
+from garnet.cli import main
+from garnet.datasets import block_model, contextual_block_model, random_split
+from garnet.predictor import Predictor
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["garnet", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        written = capsys.readouterr()
+        return stopped.value.code or 0, written.out, written.err
+
+    return run
+
+
+@pytest.fixture
+def graph():
+    bare = contextual_block_model(300, classes=3, features=12, signal=2.0, mean_degree=6.0, seed=2)
+    return as_graph(bare, split=random_split(bare.labels, train=0.3, val=0.2, seed=0))
+
+
+def test_accuracy_confusion_and_a_model_that_says_the_same(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    status, out, err = command(
+        "train", tmp_path / "mine.npz", "--purify", "--backbone", "gcn", "--seeds", 3, "--epochs", 30, "--json",
+        "-o", tmp_path / "model.npz",
+    )  # fmt: skip
+    assert (status, "Traceback" in err) == (0, False)
+    facts = json.loads(out)
+    assert facts["nodes"] == {part: len(getattr(graph.split, part)) for part in ("train", "val", "test")}
+    assert facts["accuracy"]["mean"] == pytest.approx(np.mean(facts["accuracy"]["seeds"]))
+    assert facts["accuracy"]["sd"] == pytest.approx(np.std(facts["accuracy"]["seeds"], ddof=1))
+    assert facts["accuracy"]["mean"] > 0.6
+    assert np.sum(facts["confusion"]) == pytest.approx(len(graph.split.test), abs=0.1)
+    assert {"embed", "neighbours", "prune", "train"} <= facts["seconds"].keys()
+    best = Predictor.load(tmp_path / "model.npz")
+    assert best.seed == facts["best_seed"]
+    assert best.accuracy() == facts["accuracy"]["seeds"][best.seed]
+    assert load_graph(tmp_path / "model.npz").num_edges != graph.num_edges  # the purified graph comes with it
+
+
+def test_tables_for_people(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", "--backbone", "mlp", "--seeds", 1, "--epochs", 5)
+    assert status == 0
+    assert "test accuracy" in out
+    assert "1 seeds" in out
+    assert "True classes in rows" in out
+
+
+def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
+    torch.save(graph.to_pyg(), tmp_path / "masks.pt")
+    status, out, _ = command("train", tmp_path / "masks.pt", "--seeds", 1, "--epochs", 5, "--json")
+    assert status == 0
+    assert json.loads(out)["nodes"]["train"] == len(graph.split.train)
+
+    bare = as_graph(graph.adjacency, features=graph.features, labels=graph.labels)
+    torch.save(bare.to_pyg(), tmp_path / "bare.pt")
+    status, _, err = command("train", tmp_path / "bare.pt")
+    assert status == 1
+    assert "The graph has no split; draw one" in err
+    shares = ("--split", "0.5,0.25", "--seeds", 1, "--epochs", 5, "--json")
+    first, second = (json.loads(command("train", tmp_path / "bare.pt", *shares)[1]) for _ in range(2))
+    assert first["nodes"] == {"train": 150, "val": 75, "test": 75}
+    assert first["accuracy"] == second["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backbone", "gpr"), "There is no backbone named 'gpr'. Did you mean gprgnn?"),
+        (("--split", "half"), "The 'split' parameter must be two shares, such as 0.1,0.1. Got 'half'."),
+        (("--lr", "-1"), "The 'lr' parameter of Training must be"),
+        (("-o", "model.pt"), "A model is written to an .npz file. Got 'model.pt' instead."),
+        (("-o", "nowhere/model.npz"), "Cannot write nowhere/model.npz"),
+    ],
+)
+def test_bad_arguments_get_one_line(command, graph, tmp_path, arguments, message):
+    graph.save(tmp_path / "mine.npz")
+    status, out, err = command("train", tmp_path / "mine.npz", *arguments)
+    assert status == 1
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_a_graph_without_labels_or_features(command, tmp_path):
+    graph = block_model(50, seed=0)
+    as_graph(graph.adjacency).save(tmp_path / "edges.csv")
+    assert "has no labels" in command("train", tmp_path / "edges.csv")[2]
+    as_graph(graph, split=random_split(graph.labels)).save(tmp_path / "bare.npz")
+    assert "has no features" in command("train", tmp_path / "bare.npz", "--purify")[2]
