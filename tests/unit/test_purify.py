@@ -15,6 +15,7 @@ from garnet.datasets import block_model, cora, inter_class_edges
 from garnet.edges import contains
 from garnet.errors import GraphError, ParameterError, RankWarning
 from garnet.neighbors import Exact
+from garnet.presets import published_model
 from garnet.solvers import Arpack, Chebyshev
 
 
@@ -438,6 +439,20 @@ def test_presets_follow_the_published_configurations():
         GARNET.paper("coral", "gcn")
     with pytest.raises(ParameterError, match="try 'metattack' or 'nettack'"):
         GARNET.paper("cora", "gcn", attack="dice")
+
+
+def test_published_training_follows_the_configurations_and_the_text():
+    backbone, training = published_model("pubmed", "gcn", "metattack", 0.2)
+    assert (backbone.layers, backbone.dropout, training.epochs, training.weight_decay) == (3, 0.9, 150, 5e-4)
+    backbone, training = published_model("pubmed", "gcn", "metattack", 0.2, defended=False)
+    assert (backbone.layers, backbone.hidden, training.epochs) == (2, 16, 200)
+    backbone, training = published_model("pubmed", "gprgnn", "nettack", 1)
+    assert (backbone.alpha, backbone.dropout, training.lr, training.warmup) == (0.5, 0.1, 0.003, 281)
+    assert published_model("pubmed", "gprgnn", "nettack", 5)[1].lr == 0.009
+    assert published_model("chameleon", "h2gcn", "metattack", 0.2)[1].lr == 0.05
+    assert published_model("citeseer", "gcn", "nettack", 3)[1].epochs == 20
+    with pytest.raises(ParameterError, match="No training was published for ogbn-arxiv; try chameleon, citeseer"):
+        published_model("ogbn-arxiv", "gcn", "metattack", 0.2)
 
 
 def test_a_preset_purifies():

@@ -89,7 +89,8 @@ def _model(cell: Cell) -> tuple[Any, Any]:
     if cell.model == "paper":
         from garnet.presets import published_model
 
-        backbone, training = published_model(cell.graph, cell.backbone, cell.attack, _budget(cell))
+        defended = cell.defense != "none"
+        backbone, training = published_model(cell.graph, cell.backbone, cell.attack, _budget(cell), defended=defended)
     else:
         backbone, training = BACKBONES.build(cell.backbone, {}), Training()
     return backbone, replace(training, **dict(cell.training))

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from garnet import __version__
 from garnet.memory import physical_memory
 
 PACKAGES = ("numpy", "scipy", "torch", "pygarnet")
@@ -41,6 +42,8 @@ def _processor() -> str:
 
 
 def _version(package: str) -> str | None:
+    if package == "pygarnet":  # it may run from a checkout that nobody has installed
+        return __version__
     try:
         return version(package)
     except PackageNotFoundError:
