@@ -51,8 +51,8 @@ def main() -> None:
         settings = {
             "default": GARNET(),
             "paper": GARNET.paper(dataset, backbone, attack=attack),
-            "distortion": GARNET(score="distortion"),
-            "distortion, neighbours alone": GARNET(score="distortion", support=None),
+            "distortion": GARNET(score="distortion", k=15),
+            "distortion, neighbours alone": GARNET(score="distortion", k=15, support=None),
         }
         for setting, purifier in settings.items():
             rows[name][setting] = measure(clean, poisoned, purifier)

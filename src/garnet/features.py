@@ -30,9 +30,10 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
         seed: of the truncated decomposition.
         device: where the block is wanted.
     """
-    if kind == "none" or (kind == "auto" and graph.features is None):
+    missing = graph.features is None or not graph.features.shape[1]
+    if kind == "none" or (kind == "auto" and missing):
         return None
-    if graph.features is None:
+    if missing or graph.features is None:
         raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
     matrix = graph.features
     if kind == "propagated":

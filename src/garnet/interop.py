@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Graph:
     """Read `edge_index`, `edge_weight`, `x`, `y` and the three masks of a homogeneous `Data`.
 
-    A `y` that is not one integer a node, and masks that hold several splits, say nothing a `Graph` can hold and are
-    left out; the `Data` a purifier gives back still has them.
+    A `y` that is not one integer a node, and masks that hold several splits or overlap, say nothing a `Graph` can hold
+    and are left out; the `Data` a purifier gives back still has them. A part that has no mask has no nodes.
     """
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
@@ -67,8 +67,10 @@ def _class_labels(y: Any, n: int) -> NDArray[Any] | None:
 
 def _masks_to_split(data: Any, n: int) -> Split | None:
     found = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
-    masks = [_numpy(mask) for mask in found if mask is not None]
-    if len(masks) < 3 or any(mask.shape != (n,) for mask in masks):
+    if found[0] is None:
+        return None
+    masks = [np.zeros(n, dtype=bool) if mask is None else _numpy(mask) for mask in found]
+    if any(mask.shape != (n,) for mask in masks):
         return None
     parts = [np.flatnonzero(mask) for mask in masks]
     disjoint = len(np.unique(np.concatenate(parts))) == sum(map(len, parts))

@@ -16,7 +16,8 @@ from torch import Tensor
 from garnet.atomic import atomic_path
 from garnet.backbones.base import Backbone, Parameters
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph
+from garnet.graph import Graph, as_graph
+from garnet.parameters import require_device
 from garnet.purification import Stage
 from garnet.registry import BACKBONES
 
@@ -63,12 +64,13 @@ class Predictor:
     def confusion(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
         truth, predicted = self._compared(nodes)
-        classes = self.scores.shape[1]
+        classes = max(self.scores.shape[1], int(truth.max()) + 1)
         return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
         """The same model on another graph, whose nodes must have the same features."""
-        backbone = self._require_model()
+        backbone, graph = self._require_model(), as_graph(graph)
+        require_device(device, "Predictor.on")
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
         try:
             with torch.no_grad():
@@ -145,6 +147,8 @@ class Predictor:
             nodes = self.graph.split.test
         if labels is None or nodes is None:
             raise GraphError("Accuracy needs labels and test nodes, and the graph does not have both.")
+        nodes = np.asarray(nodes)
+        nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
         nodes = nodes[labels[nodes] >= 0]
         if not len(nodes):
             raise GraphError("Accuracy needs at least one test node with a label, and there is none.")

@@ -230,8 +230,9 @@ class GARNET:
             mirrored = points.clone()
             mirrored[:, : spectrum.rank] *= spectrum.values.sign().float()
             return lambda edges: believed_if_unknown(inner_products(points, mirrored, edges), points, edges)
+        compared = graph.with_edges(base) if base.shape[1] else graph  # where nothing is new, with the input itself
         embedding = base_embedding(
-            graph.with_edges(base), spectrum.rank, self.sigma2, self._solver(graph), seed=self.seed, device=self.device
+            compared, spectrum.rank, self.sigma2, self._solver(graph), seed=self.seed, device=self.device
         )
         return lambda edges: believed_if_unknown(distortion(embedding, points, edges), points, edges)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
-from garnet.backbones.base import BUFFER, Backbone, Noise, require_features
+from garnet.backbones.base import BUFFER, Backbone, Noise, require_features, require_valid
 from garnet.errors import ParameterError
-from garnet.graph import Graph
+from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
+from garnet.parameters import is_number, is_whole, require_device, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 
@@ -27,8 +27,8 @@ class Training:
 
     Attributes:
         epochs: passes over the training nodes at most; without `batch_size` each is one step on the whole graph.
-        lr: step size of Adam. Of several, each seed keeps the model that did best on the validation nodes: citation
-            graphs want a small one, Chameleon and Squirrel a larger one.
+        lr: step size of Adam. Of several, each seed keeps the model that did best on the validation nodes, or the first
+            without such nodes: citation graphs want a small one, Chameleon and Squirrel a larger one.
         weight_decay: of all parameters.
         patience: epochs without a better validation accuracy (or, at the same one, a lower validation loss) after which
             a seed stops; None never stops early. The best parameters count, not the last.
@@ -65,25 +65,17 @@ class Training:
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
         sure, fanout = self.confidence, self.fanout
-        yield "epochs", _whole(self.epochs) and self.epochs >= 1, "an integer >= 1"
-        fine = all(_number(rate) and 0 < rate < math.inf for rate in self.rates)
+        yield "epochs", is_whole(self.epochs) and self.epochs >= 1, "an integer >= 1"
+        fine = all(is_number(rate) and 0 < rate < math.inf for rate in self.rates)
         yield "lr", fine and len(self.rates) > 0, "a positive number or several"
-        yield "weight_decay", _number(self.weight_decay) and 0 <= self.weight_decay < math.inf, "a number >= 0"
+        yield "weight_decay", is_number(self.weight_decay) and 0 <= self.weight_decay < math.inf, "a number >= 0"
         for name in ("patience", "batch_size"):
             value = getattr(self, name)
-            yield name, value is None or (_whole(value) and value >= 1), "an integer >= 1 or None"
-        yield "warmup", _whole(self.warmup) and 0 <= self.warmup < self.epochs, "at least 0 and below 'epochs'"
-        yield "confidence", sure is None or (_number(sure) and 0 < sure <= 1), "above 0 and at most 1, or None"
-        drawn = isinstance(fanout, tuple | list) and len(fanout) > 0 and all(_whole(f) and f >= 1 for f in fanout)
+            yield name, value is None or (is_whole(value) and value >= 1), "an integer >= 1 or None"
+        yield "warmup", is_whole(self.warmup) and 0 <= self.warmup < self.epochs, "at least 0 and below 'epochs'"
+        yield "confidence", sure is None or (is_number(sure) and 0 < sure <= 1), "above 0 and at most 1, or None"
+        drawn = isinstance(fanout, tuple | list) and len(fanout) > 0 and all(is_whole(f) and f >= 1 for f in fanout)
         yield "fanout", drawn, "a tuple of integers >= 1, one for each hop"
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def train(
@@ -104,7 +96,7 @@ def train(
 
     Args:
         backbone: the model.
-        graph: the graph to train on; its split says on which nodes.
+        graph: the graph to train on, or anything that `as_graph` reads; its split says on which nodes.
         seeds: one model each.
         training: how; None is `Training()`.
         device: `cpu`, `cuda`, or any that torch knows.
@@ -120,8 +112,10 @@ def train(
     """
     training = training or Training()
     training.require_valid()
-    if not len(seeds):
-        raise ParameterError("Training needs at least one seed; give some, such as seeds=(0,).")
+    require_seeds(seeds)
+    require_device(device, "train")
+    require_valid(backbone)
+    graph = as_graph(graph)
     if inputs is not None and training.batch_size is not None:
         raise ParameterError("What was prepared of the whole graph cannot be cut into batches; leave 'batch_size' out.")
     require_trainable(graph)
@@ -197,7 +191,8 @@ class _Course:
             with torch.no_grad():
                 best.update(epoch, parameters, backbone.logits(parameters, self.inputs, None), lesson)
             if self.progress is not None and epoch % 10 == 0:
-                self.progress(f"epoch {epoch} of {training.epochs}, validation {best.accuracy.mean().item():.1%}")
+                checked = f", validation {best.accuracy.mean().item():.1%}" if len(lesson.checked) else ""
+                self.progress(f"epoch {epoch} of {training.epochs}{checked}")
             if best.all_done:
                 break
         return best

@@ -285,6 +285,14 @@ def test_by_default_new_neighbours_make_up_for_what_a_sparse_graph_lacks(mean_de
         assert result.base.shape[1] >= 400 * lacking / 2
 
 
+def test_distortion_of_a_dense_graph_that_gets_no_neighbours():
+    graph = block_model(300, mean_degree=40, seed=1)
+    result = GARNET(score="distortion", rank=10).purify(graph)
+    assert result.ledger.added.shape[1] == 0
+    assert np.isfinite(result.ledger.kept_scores).all()
+    assert (result.ledger.kept_scores > 0).all()
+
+
 def test_overlap_tells_edges_of_cliques_from_one_between_them():
     cliques = sp.block_diag([np.ones((20, 20)) - np.eye(20)] * 3).tolil()
     cliques[0, 25] = cliques[25, 0] = cliques[3, 50] = cliques[50, 3] = 1

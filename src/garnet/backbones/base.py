@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.parameters import is_number, is_whole
 from garnet.sparse import SparseMatrix
 
 Parameters = dict[str, Tensor]
@@ -25,6 +26,7 @@ BUFFER = "buffer."
 
 # Dense features with fewer nonzero entries than this share are multiplied as sparse ones.
 _SPARSE_BELOW = 0.25
+_LEAST = {"layers": 1, "hidden": 1, "rounds": 1, "hops": 0}
 
 # With so few columns the time goes into the matrix, with more into the activations and their place in a CPU's cache.
 _NARROW = 32
@@ -111,11 +113,32 @@ class Features:
 
 def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
     """The features of a graph, or a sentence if it has none."""
-    if graph.features is None:
+    if graph.features is None or not graph.features.shape[1]:
         raise GraphError(
             "The graph has no features, and models learn from them; give it some (as_graph(features=...))."
         )
     return graph.features
+
+
+def require_valid(backbone: Any) -> None:
+    """Refuse, in one sentence, parameters that no model can have.
+
+    Raises:
+        ParameterError: a parameter lies outside what is allowed.
+    """
+    for name, least in _LEAST.items():
+        value = getattr(backbone, name, least)
+        if not is_whole(value) or value < least:
+            raise ParameterError(
+                f"The '{name}' parameter of {type(backbone).__name__} must be an integer >= {least}. "
+                f"Got {value!r} instead."
+            )
+    for name in ("dropout", "alpha"):
+        value = getattr(backbone, name, 0.0)
+        if not is_number(value) or not 0 <= value <= 1 or (name == "dropout" and value == 1):
+            raise ParameterError(
+                f"The '{name}' parameter of {type(backbone).__name__} must lie between 0 and 1. Got {value!r} instead."
+            )
 
 
 def propagate(matrix: SparseMatrix | Tensor, hidden: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Sequence
@@ -96,6 +97,24 @@ def effective_parameters(value: Any) -> Any:
         field.name: None if (part := getattr(value, field.name)) is None else effective_parameters(part)
         for field in fields(value)
     }
+
+
+def is_outdated(record: Record, cell: Cell, device: str) -> bool:
+    """Whether a record was made with other parameters than the cell has today, because a default has changed."""
+    if record.status != "done":
+        return False
+    try:
+        build = build_defense if cell.measure == "accuracy" else build_purifier
+        today = json.loads(json.dumps(effective_parameters(build(cell, device))))
+    except GarnetError:
+        return False
+    return bool(_without_device(today) != _without_device(record.parameters))
+
+
+def _without_device(parameters: Any) -> Any:
+    if not isinstance(parameters, dict):
+        return parameters
+    return {name: _without_device(value) for name, value in parameters.items() if name != "device"}
 
 
 def _fingerprints(graph: Graph) -> dict[str, str]:

@@ -22,6 +22,9 @@ class Published:
 
 def accuracy(facts: Facts) -> Published | None:
     """The accuracy that the paper has for a cell; None where it has none."""
+    own = {"features"} | ({"k"} if facts["defense"] == "feature-knn" else set())
+    if facts["split"] or facts["training"] or set(facts["parameters"]) - own:
+        return None
     # A clean graph without an attack in mind has the test nodes that the paper's tables of Metattack have.
     attack = "metattack" if facts["attack"] == "none" else facts["attack"]
     key = (facts["graph"], attack, float(facts["budget"] or 0), facts["backbone"], _defense(facts))

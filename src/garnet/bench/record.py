@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -162,5 +163,15 @@ def _parse(line: bytes) -> Record:
         raise ValueError(f"its status is {found['status']!r}, neither 'done' nor 'failed'")
     if found["key"] != key_of(found["cell"]) or not {one.name for one in fields(Cell)} <= found["cell"].keys():
         raise ValueError("its key does not belong to its cell")
+    if not all(isinstance(seed, int) for seed in found["seeds"]):
+        raise ValueError("its 'seeds' are not integers")
+    if found["status"] == "done" and found["cell"]["measure"] == "accuracy":
+        accuracies = found["values"].get("accuracy")
+        if not isinstance(accuracies, list) or not accuracies or not all(map(_is_finite, accuracies)):
+            raise ValueError("its accuracies are not numbers")
     known = {name: found[name] for name in _KINDS}
     return Record(**known | {"seeds": tuple(found["seeds"])})
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

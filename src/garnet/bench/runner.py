@@ -17,10 +17,11 @@ from pathlib import Path
 
 import torch
 
-from garnet.bench.cell import failed, run_cell
+from garnet.bench.cell import failed, is_outdated, run_cell
 from garnet.bench.record import Damage, Record, append_record, latest, read_records
 from garnet.bench.study import Cell, Study
 from garnet.errors import ParameterError
+from garnet.parameters import require_device
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Summary:
         missing: cells that the file still lacks.
         damages: lines of the file that were no records before the run.
         interrupted: whether somebody stopped the run.
+        outdated: records that were made with other parameters than the cell has today.
     """
 
     records: tuple[Record, ...]
@@ -75,6 +77,7 @@ class Summary:
     missing: int
     damages: tuple[Damage, ...]
     interrupted: bool
+    outdated: int = 0
 
     @property
     def failures(self) -> tuple[Record, ...]:
@@ -101,7 +104,7 @@ def run(
         path: the file, which need not exist; its folder must.
         jobs: processes side by side; 1 runs everything in this one.
         device: where models are trained and graphs purified.
-        retry: run cells again that have failed before.
+        retry: run cells again that have failed before, or whose parameters were others then.
         progress: called with what happens.
 
     Raises:
@@ -111,8 +114,9 @@ def run(
     _require_possible(jobs, device)
     before, damages = read_records(path)
     known = latest(before)
-    had = {key for key, record in known.items() if record.status == "done" or not retry}
     cells = {cell.key: cell for cell in study.cells}
+    outdated = {key for key, cell in cells.items() if key in known and is_outdated(known[key], cell, device)}
+    had = {key for key, record in known.items() if not retry or (record.status == "done" and key not in outdated)}
     todo = [cell for key, cell in cells.items() if key not in had]
     tell: Listener = progress or (lambda event: None)
     tell(Planned(len(cells) - len(todo), len(todo)))
@@ -128,18 +132,14 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     records = tuple(known[key] for key in cells if key in known)
-    return Summary(records, ran, len(cells) - len(records), damages, interrupted)
+    left = 0 if retry else len(outdated)
+    return Summary(records, ran, len(cells) - len(records), damages, interrupted, left)
 
 
 def _require_possible(jobs: int, device: str) -> None:
     if jobs < 1:
         raise ParameterError(f"The 'jobs' parameter of run must be an integer >= 1. Got {jobs} instead.")
-    try:
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise ParameterError(
-            f"The 'device' parameter of run must be a device that torch has here. Got {device!r} instead."
-        ) from None
+    require_device(device, "run")
 
 
 def _one_by_one(cells: Sequence[Cell], device: str, tell: Listener) -> Generator[Record, None, None]:

@@ -17,13 +17,14 @@ from garnet.datasets import names
 from garnet.errors import ParameterError
 from garnet.registry import BACKBONES, known_name
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | tuple[float, ...] | None
 Pairs = tuple[tuple[str, Value], ...]
 
 ATTACKS = ("none", "metattack", "nettack")
 MODELS = ("default", "paper")
 MEASURES = ("accuracy", "homophily", "recovery", "rank")
 
+_MOST_SEEDS = 10_000
 _STUDY_KEYS = ("title", "note", "record", "seeds", "cells")
 _CELL_KEYS = (
     "graph", "attack", "budget", "defense", "backbone", "model", "split", "measure", "parameters", "training",
@@ -211,9 +212,11 @@ def _listed(group: Mapping[str, Any], name: str, default: Any = ()) -> list[Any]
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    chosen = value if isinstance(value, list) else range(value) if _whole(value) else []
+    chosen = value if isinstance(value, list) else range(value) if _whole(value) and value <= _MOST_SEEDS else []
     if not chosen or not all(_whole(seed) and 0 <= seed < 2**63 for seed in chosen):
-        raise ParameterError(f"The 'seeds' of a study must be a number >= 1 or a list of integers >= 0. Got {value!r}.")
+        raise ParameterError(
+            f"The 'seeds' of a study must be a number up to {_MOST_SEEDS} or a list of integers >= 0. Got {value!r}."
+        )
     return tuple(dict.fromkeys(chosen))
 
 
@@ -261,6 +264,9 @@ def _pairs(table: Any, known: Mapping[str, str], name: str, what: str, *, lists:
     for key in sorted(table):
         known_name(key, known, what, exact=True)
         values = _listed(table, key) if lists else [table[key]]
+        if "tuple" in known[key] and isinstance(table[key], list):  # such a list is one value, not several
+            choices.append([(key, tuple(table[key]))])
+            continue
         if not all(isinstance(value, str | int | float | bool) for value in values):
             raise ParameterError(f"The {what} {key!r} must be text or a number. Got {table[key]!r} instead.")
         # TOML has no null, so the text stands for it where the field may be None.

@@ -35,7 +35,9 @@ def run(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
-    retry: Annotated[bool, typer.Option("--retry", help="Run cells again that have failed before.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run cells again that failed before or had other parameters.")
+    ] = False,
 ) -> None:
     """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was."""
     from garnet.bench import runner
@@ -54,9 +56,13 @@ def run(
     _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
     if summary.failures:
         err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
+    if summary.outdated:
+        err.print(f"{summary.outdated} cells were measured with other parameters than today's; --retry does it again")
     if summary.interrupted:
         err.print(f"stopped with {summary.missing} cells left; the same command goes on")
         raise typer.Exit(130)
+    if summary.failures:
+        raise typer.Exit(1)
 
 
 @bench_app.command()

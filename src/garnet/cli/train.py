@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +33,8 @@ def train(
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Steps at most.")] = 300,
     lr: Annotated[
-        list[float] | None, typer.Option(help="Step size; of several, the best on validation.  [default: 0.01 0.05]")
+        list[float] | None,
+        typer.Option(help="Step size; given several times, the best on validation counts.  [default: 0.01 and 0.05]"),
     ] = None,
     weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-5,
     batch_size: Annotated[
@@ -54,6 +56,10 @@ def train(
         if output.suffix.lower() != ".npz":
             raise ParameterError(f"A model is written to an .npz file. Got {str(output)!r} instead.")
         require_writable(output)
+        if output.exists() and source.exists() and output.samefile(source):
+            raise ParameterError(
+                f"The model would replace the graph it is trained on, {str(source)!r}; choose another."
+            )
     rates = tuple(lr) if lr else Training.lr
     training = Training(epochs=epochs, lr=rates, weight_decay=weight_decay, batch_size=batch_size)
     training.require_valid()
@@ -62,7 +68,8 @@ def train(
         progress("read")
         graph = _with_split(load_graph(source, symmetrize=symmetrize), split, split_seed)
         predictors = defense.fit_seeds(graph, range(seeds), progress=progress)
-        best = max(predictors, key=lambda one: one.val_accuracy)
+        checked = graph.split is not None and len(graph.split.val) > 0
+        best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
         if output is not None:
             progress("write")
             best.save(output)
@@ -73,7 +80,8 @@ def train(
     for table in _tables(f"{source}, {backbone}{' after purification' if purify else ''}", facts):
         out.print(table)
     if output is not None:
-        err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}, best on validation", soft_wrap=True)
+        why = ", best on validation" if checked else ""
+        err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}{why}", soft_wrap=True)
 
 
 def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
@@ -87,8 +95,11 @@ def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
     if split is None:
         if graph.split is None:
             raise GraphError(
-                "The graph has no split; draw one with shares for training and validation: --split 0.1,0.1."
+                "The graph has no split, or its masks overlap or hold several; draw one with shares for training and "
+                "validation: --split 0.1,0.1."
             )
+        if not (graph.labels[graph.split.test] >= 0).any():
+            raise GraphError("The split has no test node with a label, so a model's accuracy could not be told.")
         return graph
     try:
         train, val = (float(part) for part in split.split(","))
@@ -110,7 +121,7 @@ def _facts(graph: Graph, predictors: tuple[Predictor, ...], best: Predictor) -> 
             "sd": float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
             "seeds": accuracies,
         },
-        "val_accuracy": [one.val_accuracy for one in predictors],
+        "val_accuracy": [one.val_accuracy if math.isfinite(one.val_accuracy) else None for one in predictors],
         "epochs": [one.epoch for one in predictors],
         "confusion": np.asarray(confusion).round(2).tolist(),
         "seconds": {stage.name: stage.seconds for stage in best.stages},

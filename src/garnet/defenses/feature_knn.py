@@ -10,6 +10,7 @@ from garnet.errors import GraphError, ParameterError
 from garnet.features import Features, feature_block, scale
 from garnet.graph import Graph
 from garnet.neighbors import choose_neighbors, union
+from garnet.parameters import is_whole
 from garnet.prune import inner_products
 from garnet.purification import Clock, Progress, Stage
 
@@ -40,11 +41,11 @@ class FeatureKNN:
         """The graph of nearest features, its edges weighted by the cosine."""
         for name in ("k", "feature_rank"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if not (is_whole(value) and value >= 1) and not (value is None and name == "feature_rank"):
                 raise ParameterError(
                     f"The '{name}' parameter of FeatureKNN must be an integer >= 1. Got {value!r} instead."
                 )
-        if graph.features is None:
+        if graph.features is None or not graph.features.shape[1]:
             raise GraphError("The graph has no features, and FeatureKNN joins by nothing else; give it some.")
         clock = Clock(progress)
         with clock("neighbours"):

@@ -39,7 +39,7 @@ class LinearFloor:
         knn_weight: weight of their edges beside those of the input.
     """
 
-    least_similarity: tuple[float, ...] = (0.02, 0.05)
+    least_similarity: float | tuple[float, ...] = (0.02, 0.05)
     k: int = 10
     knn_weight: float = 0.5
 
@@ -56,7 +56,8 @@ class LinearFloor:
             similarities, features = jaccard(graph, graph.edges), _dense(graph)
             near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
             best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
-            for least in self.least_similarity:
+            tried = self.least_similarity
+            for least in tried if isinstance(tried, tuple | list) else (tried,):
                 believed = graph.with_edges(graph.edges[:, similarities >= least]).adjacency
                 for hidden in _propagated(features, sp.csr_array(believed + np.float32(self.knn_weight) * near)):
                     for scores in _regressions(hidden, split, labels, classes):

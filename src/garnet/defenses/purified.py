@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Backbone
 from garnet.defenses.base import Purifier
-from garnet.graph import Graph
+from garnet.graph import Graph, as_graph
 from garnet.lesson import require_trainable
+from garnet.parameters import require_device, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Progress
 from garnet.purify import GARNET
@@ -47,7 +48,11 @@ class Purified:
         self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
     ) -> tuple[Predictor, ...]:
         """A trained model for each seed; the graph is purified once."""
+        graph = as_graph(graph)
         require_trainable(graph)
+        self.training.require_valid()
+        require_seeds(seeds)
+        require_device(self.device, "Purified")
         if self.purifier is None:
             return self._train(graph, seeds, progress)
         cleaned = self.purifier.purify(graph, progress=progress)

@@ -13,8 +13,9 @@ from garnet.backbones.base import Backbone
 from garnet.backbones.gcn import GCNInputs
 from garnet.backbones.h2gcn import H2GCNInputs
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph
+from garnet.graph import Graph, as_graph
 from garnet.lesson import require_trainable
+from garnet.parameters import is_whole, require_device
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.solvers import choose_solver
@@ -50,10 +51,14 @@ class TSVD:
         self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
     ) -> tuple[Predictor, ...]:
         """A trained model for each seed; the decomposition is made once."""
+        graph = as_graph(graph)
         require_trainable(graph)
+        require_device(self.device, "TSVD")
         n = graph.num_nodes
+        if n < 2:
+            raise GraphError(f"TSVD needs at least two nodes, and the graph has {n}.")
         rank = max(1, min(50, n // 2)) if self.rank is None else self.rank
-        if not 1 <= rank < n:
+        if not is_whole(rank) or not 1 <= rank < n:
             raise ParameterError(f"The 'rank' parameter of TSVD must lie between 1 and {n - 1}. Got {rank} instead.")
         if 4 * n**2 > self.most_bytes:
             raise GraphError(
