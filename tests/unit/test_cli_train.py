@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from garnet import as_graph, load_graph
+from garnet import Split, as_graph, load_graph
 from garnet.cli import main
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.predictor import Predictor
@@ -70,7 +70,7 @@ def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
     torch.save(bare.to_pyg(), tmp_path / "bare.pt")
     status, _, err = command("train", tmp_path / "bare.pt")
     assert status == 1
-    assert "The graph has no split; draw one" in err
+    assert "The graph has no split, or its masks overlap" in err
     shares = ("--split", "0.5,0.25", "--seeds", 1, "--epochs", 5, "--json")
     first, second = (json.loads(command("train", tmp_path / "bare.pt", *shares)[1]) for _ in range(2))
     assert first["nodes"] == {"train": 150, "val": 75, "test": 75}
@@ -94,6 +94,26 @@ def test_bad_arguments_get_one_line(command, graph, tmp_path, arguments, message
     assert message in err
     assert len(err.strip().splitlines()) == 1
     assert out == ""
+
+
+def test_without_validation_nodes_it_is_json_all_the_same(command, graph, tmp_path):
+    parts = Split(graph.split.train, graph.split.val[:0], graph.split.test)
+    as_graph(graph, split=parts).save(tmp_path / "mine.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", "--seeds", 2, "--epochs", 3, "--json")
+    assert status == 0
+    assert json.loads(out, parse_constant=pytest.fail)["val_accuracy"] == [None, None]
+
+
+def test_nothing_is_trained_that_could_not_be_tested_or_would_replace_its_graph(command, graph, tmp_path):
+    unknown = graph.labels.copy()
+    unknown[graph.split.test] = -1
+    as_graph(graph, labels=unknown).save(tmp_path / "blind.npz")
+    assert "no test node with a label" in command("train", tmp_path / "blind.npz")[2]
+    graph.save(tmp_path / "mine.npz")
+    before = (tmp_path / "mine.npz").read_bytes()
+    assert "would replace the graph" in command("train", tmp_path / "mine.npz", "-o", tmp_path / "mine.npz")[2]
+    assert (tmp_path / "mine.npz").read_bytes() == before
+    assert "must be a device that torch has here" in command("train", tmp_path / "mine.npz", "--device", "gpu")[2]
 
 
 def test_a_graph_without_labels_or_features(command, tmp_path):

@@ -329,8 +329,17 @@ def test_parameters_that_make_no_sense(graph, name, value, wanted):
 
 
 def test_other_things_that_make_no_sense(graph):
-    with pytest.raises(ParameterError, match="at least one seed"):
-        train(GCN(), graph, seeds=())
+    for seeds in ((), 3, [0.5], [-1], [2**64]):
+        with pytest.raises(ParameterError, match="seed"):
+            train(GCN(), graph, seeds=seeds)
+    with pytest.raises(ParameterError, match="The 'device' parameter of train must be a device that torch has here"):
+        train(GCN(), graph, device="gpu")
+    for backbone in (GCN(layers=0), GCN(hidden=0), GPRGNN(hops=-1), H2GCN(rounds=0), MLP(dropout=1.0), GPRGNN(alpha=2)):
+        with pytest.raises(ParameterError, match=f"parameter of {type(backbone).__name__} must"):
+            train(backbone, graph)
+    bare = replace(graph, features=np.zeros((graph.num_nodes, 0), dtype=np.float32))
+    with pytest.raises(GraphError, match="has no features"):
+        train(GCN(), bare)
     inputs = GCN().prepare(graph, "cpu")
     with pytest.raises(ParameterError, match="leave 'batch_size' out"):
         train(GCN(), graph, inputs=inputs, training=Training(batch_size=3))

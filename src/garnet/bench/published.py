@@ -23,7 +23,7 @@ class Published:
 def accuracy(facts: Facts) -> Published | None:
     """The accuracy that the paper has for a cell; None where it has none."""
     own = {"features"} | ({"k"} if facts["defense"] == "feature-knn" else set())
-    if facts["split"] or facts["training"] or set(facts["parameters"]) - own:
+    if str(facts["split"]).startswith("random") or facts["training"] or set(facts["parameters"]) - own:
         return None
     # A clean graph without an attack in mind has the test nodes that the paper's tables of Metattack have.
     attack = "metattack" if facts["attack"] == "none" else facts["attack"]

@@ -11,6 +11,7 @@ from garnet.errors import GarnetError
 def record(graph="cora", **changes):
     cell = Cell(graph=graph, backbone="gcn", seeds=(0, 1))
     values = {"key": cell.key, "cell": cell.facts(), "status": "done", "mean": 80.0, "seeds": cell.seeds} | changes
+    values = {"values": {"accuracy": [79.0, 81.0]}} | values
     return Record(**values)
 
 
@@ -48,6 +49,9 @@ def test_half_a_line_stays_on_a_line_of_its_own(tmp_path):
         (record(key="0" * 16).line().encode(), "does not belong to its cell"),
         (record(cell={}, key="44136fa355b3678a").line().encode(), "does not belong to its cell"),
         (record(mean="80").line().encode(), "'mean' is of the wrong kind"),
+        (record(seeds=("a",)).line().encode(), "'seeds' are not integers"),
+        (record(values={}).line().encode(), "its accuracies are not numbers"),
+        (record(values={"accuracy": [None, 80.0]}).line().encode(), "its accuracies are not numbers"),
     ],
 )
 def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path, line, why):

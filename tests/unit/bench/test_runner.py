@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import signal
@@ -113,10 +114,23 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert [record.status for record in summary.records] == ["failed", "failed", "failed", "done"]
     assert "more than its 'most_bytes'" in summary.records[0].reason
     assert "'geom-gcn-x' is malformed" in summary.records[1].reason
-    assert summary.records[2].reason.startswith("internal error: TypeError")
+    assert "The 'k' parameter of FeatureKNN must be an integer >= 1. Got 'three'" in summary.records[2].reason
     assert run(wanted, path).ran == 0
     assert run(wanted, path, retry=True).ran == 3
     assert len(read_records(path)[0]) == 7
+
+
+def test_a_record_of_other_defaults_is_told_and_measured_again_on_request(tmp_path):
+    wanted, path = study({**QUICK, "defense": "none"}), tmp_path / "r.jsonl"
+    run(wanted, path)
+    old = json.loads(path.read_text())
+    old["parameters"]["backbone"]["hidden"] = 3
+    path.write_text(json.dumps(old) + "\n")
+    again = run(wanted, path)
+    assert (again.ran, again.outdated) == (0, 1)
+    again = run(wanted, path, retry=True)
+    assert (again.ran, again.outdated) == (1, 0)
+    assert run(wanted, path).outdated == 0
 
 
 def test_processes_side_by_side_measure_the_same_and_one_that_dies_fails_its_cell_alone(tmp_path, monkeypatch):

@@ -134,8 +134,8 @@ def test_what_is_missing_is_named(missing):
         ("[[cells]]\ngraph = 'cora'", "needs a 'title'"),
         ("title = 't'\ntitel = 3", "Did you mean title"),
         ("title = 't'\ncells = 3", r"begin each group with a line \[\[cells\]\]"),
-        ("title = 't'\nseeds = 0", "must be a number >= 1"),
-        ("title = 't'\nseeds = [-1]", "must be a number >= 1"),
+        ("title = 't'\nseeds = 0", "must be a number up to"),
+        ("title = 't'\nseeds = [-1]", "must be a number up to"),
         ("title = '\udcff'", "is not UTF-8 text"),
     ],
 )
