@@ -1,9 +1,12 @@
 """What all tests share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+from garnet.cli import main
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +17,18 @@ def data_folder() -> Path:
     if not (folder / "cora").is_dir():
         pytest.skip(f"no real graphs in {folder}; set GARNET_DATA to the folder that has them")
     return folder
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run `garnet` with arguments; gives exit status, standard output and standard error."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["garnet", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        written = capsys.readouterr()
+        return stopped.value.code or 0, written.out, written.err
+
+    return run

@@ -8,23 +8,7 @@ import numpy as np
 import pytest
 
 from garnet import as_graph, load_graph
-from garnet.cli import main
 from garnet.datasets import block_model, cora
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Run `garnet` with arguments; gives exit status, standard output and standard error."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["garnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        written = capsys.readouterr()
-        return stopped.value.code or 0, written.out, written.err
-
-    return run
 
 
 @pytest.fixture

@@ -1,28 +1,12 @@
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 
 from garnet import Split, as_graph, load_graph
-from garnet.cli import main
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.predictor import Predictor
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["garnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        written = capsys.readouterr()
-        return stopped.value.code or 0, written.out, written.err
-
-    return run
 
 
 @pytest.fixture

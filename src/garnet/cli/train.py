@@ -14,7 +14,7 @@ from rich.table import Table
 from garnet.cli.console import Json, Source, Symmetrize, err, out, stages
 
 if TYPE_CHECKING:
-    from garnet.graph import Graph
+    from garnet.graph import Graph, Split
     from garnet.predictor import Predictor
 
 
@@ -48,6 +48,7 @@ def train(
     from garnet.datasets.files import load_graph, require_writable
     from garnet.defenses import Purified
     from garnet.errors import ParameterError
+    from garnet.lesson import require_trainable
     from garnet.purify import GARNET
     from garnet.registry import BACKBONES
     from garnet.training import Training
@@ -73,7 +74,7 @@ def train(
         if output is not None:
             progress("write")
             best.save(output)
-    facts = _facts(graph, predictors, best)
+    facts = _facts(require_trainable(graph)[0], predictors, best)
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))
         return
@@ -108,14 +109,13 @@ def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
     return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
 
 
-def _facts(graph: Graph, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
+def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
     import numpy as np
 
     accuracies = [one.accuracy() for one in predictors]
     confusion = sum(one.confusion() for one in predictors) / len(predictors)
-    assert graph.split is not None
     return {
-        "nodes": {part: len(getattr(graph.split, part)) for part in ("train", "val", "test")},
+        "nodes": {part: len(getattr(split, part)) for part in ("train", "val", "test")},
         "accuracy": {
             "mean": float(np.mean(accuracies)),
             "sd": float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,

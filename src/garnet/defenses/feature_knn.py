@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+from torch import Tensor
 
 from garnet.errors import GraphError, ParameterError
 from garnet.features import Features, feature_block, scale
@@ -51,8 +53,7 @@ class FeatureKNN:
         with clock("neighbours"):
             kind: Features = "raw" if self.feature_rank is None else "low-rank"
             block = feature_block(graph, kind, self.feature_rank, seed=self.seed, device="cpu")
-            assert block is not None
-            points = scale(block, "unit")
+            points = scale(cast(Tensor, block), "unit")
             k = min(self.k, graph.num_nodes - 1)
             edges = union(choose_neighbors(graph.num_nodes, "cpu")(points, k, seed=self.seed))
             weights = inner_products(points, points, edges).numpy()
