@@ -457,7 +457,7 @@ def test_published_training_follows_the_configurations_and_the_text():
     backbone, training = published_model("pubmed", "gprgnn", "nettack", 1)
     assert (backbone.alpha, backbone.dropout, training.lr, training.warmup) == (0.5, 0.1, 0.003, 281)
     assert published_model("pubmed", "gprgnn", "nettack", 5)[1].lr == 0.009
-    assert published_model("chameleon", "h2gcn", "metattack", 0.2)[1].lr == 0.05
+    assert published_model("chameleon", "h2gcn", "metattack", 0.2)[1].lr == 0.01
     assert published_model("citeseer", "gcn", "nettack", 3)[1].epochs == 20
     with pytest.raises(ParameterError, match="No training was published for ogbn-arxiv; try chameleon, citeseer"):
         published_model("ogbn-arxiv", "gcn", "metattack", 0.2)
