@@ -8,24 +8,39 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from garnet.attacks.budget import Budget
     from garnet.datasets.files import load_graph
     from garnet.graph import Graph, Split, as_graph
+    from garnet.perturbation import Perturbation
     from garnet.purification import Ledger, Purification
     from garnet.purify import GARNET
     from garnet.spectral import Spectrum
 
 _HOME = {
+    "Budget": "garnet.attacks.budget",
     "GARNET": "garnet.purify",
     "Graph": "garnet.graph",
     "Split": "garnet.graph",
     "as_graph": "garnet.graph",
     "load_graph": "garnet.datasets.files",
     "Ledger": "garnet.purification",
+    "Perturbation": "garnet.perturbation",
     "Purification": "garnet.purification",
     "Spectrum": "garnet.spectral",
 }
 
-__all__ = ["GARNET", "Graph", "Ledger", "Purification", "Spectrum", "Split", "as_graph", "load_graph"]
+__all__ = [
+    "GARNET",
+    "Budget",
+    "Graph",
+    "Ledger",
+    "Perturbation",
+    "Purification",
+    "Spectrum",
+    "Split",
+    "as_graph",
+    "load_graph",
+]
 
 
 def __getattr__(name: str) -> Any:

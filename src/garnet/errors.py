@@ -13,6 +13,14 @@ class ParameterError(GarnetError, ValueError):
     """A parameter lies outside what is allowed."""
 
 
+class BudgetError(GarnetError, ValueError):
+    """An attack may not, or cannot, change so much."""
+
+
+class AttackError(GarnetError, RuntimeError):
+    """An attack did what it may not do, or cannot do what it was asked for."""
+
+
 class ConvergenceError(GarnetError, RuntimeError):
     """An eigensolver that was asked to be strict did not reach its tolerance."""
 

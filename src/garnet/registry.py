@@ -1,4 +1,4 @@
-"""Backbones and defences by name: those of the library and those that other packages bring."""
+"""Backbones, defences and attacks by name: those of the library and those that other packages bring."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ BACKBONES = Registry(
         "gprgnn": "garnet.backbones.gprgnn:GPRGNN",
         "h2gcn": "garnet.backbones.h2gcn:H2GCN",
         "mlp": "garnet.backbones.mlp:MLP",
+        "linear-gcn": "garnet.backbones.linear_gcn:LinearGCN",
     },
 )
 PURIFIERS = Registry(
@@ -104,5 +105,23 @@ DEFENSES = Registry(
     {
         "tsvd": "garnet.defenses.tsvd:TSVD",
         "linear-floor": "garnet.defenses.linear_floor:LinearFloor",
+    },
+)
+ATTACKS = Registry(
+    "attack",
+    "garnet.attacks",
+    {
+        "random": "garnet.attacks.random:Random",
+        "dice": "garnet.attacks.dice:DICE",
+        "metattack": "garnet.attacks.metattack:Metattack",
+        "lowblow": "garnet.attacks.lowblow:LowBlow",
+        "nettack": "garnet.attacks.nettack:Nettack",
+        "prbcd": "garnet.attacks.bcd:PRBCD",
+        "grbcd": "garnet.attacks.bcd:GRBCD",
+        "pgd": "garnet.attacks.pgd:PGD",
+        "min-max": "garnet.attacks.pgd:MinMax",
+        "sga": "garnet.attacks.sga:SGA",
+        "feature-flip": "garnet.attacks.features:FeatureFlip",
+        "feature-pgd": "garnet.attacks.features:FeaturePGD",
     },
 )

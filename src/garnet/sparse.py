@@ -47,17 +47,25 @@ class _Rows:
 class SparseMatrix:
     """A constant matrix, ready for products with what is being learnt.
 
+    Args:
+        matrix: its entries.
+        device: where products are made.
+        symmetric: whether it is its own transposed.
+        learnt: whether gradients will flow through its products; without, its transposed need not be made.
+
     Attributes:
         shape: rows and columns.
     """
 
-    def __init__(self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False) -> None:
+    def __init__(
+        self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
+    ) -> None:
         self.shape: tuple[int, int] = tuple(map(int, matrix.shape))  # type: ignore[assignment]
         self._rows = _to_rows(matrix, device)
         self._columns = self._rows
         # Where each entry of the transposed matrix stands in the matrix itself.
         self._places: Tensor | None = None
-        if not symmetric:
+        if learnt and not symmetric:
             numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
             places = numbered.T.tocsr().data
             self._columns = _to_rows(sp.csr_array(matrix.T.tocsr()), device)
@@ -71,6 +79,21 @@ class SparseMatrix:
     def __matmul__(self, block: Tensor) -> Tensor:
         """The matrix times (columns, f); gradients flow to the block."""
         return _product(self._rows, self._columns, block)
+
+    def transposed(self) -> SparseMatrix:
+        """The transposed matrix; nothing is copied."""
+        other = object.__new__(SparseMatrix)
+        other.shape = self.shape[::-1]
+        other._rows, other._columns, other._places = self._columns, self._rows, None
+        return other
+
+    def dense(self) -> Tensor:
+        """All entries, zeros too."""
+        whole = torch.zeros(self.shape, device=self.values.device)
+        starts = self._rows.starts.long()
+        rows = torch.repeat_interleave(torch.arange(self.shape[0], device=whole.device), starts.diff())
+        whole[rows, self._rows.columns.long()] = self.values
+        return whole
 
     def each(self, factors: Tensor, blocks: Tensor) -> Tensor:
         """As many products as there are seeds, each with the entries scaled its own way.
@@ -96,12 +119,12 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: _Rows, transposed: _Rows, block: Tensor) -> Tensor:
-        ctx.transposed = transposed
+        ctx.rows, ctx.transposed = rows, transposed
         return rows.product(block)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed.product(gradient)
+        return None, None, _product(ctx.transposed, ctx.rows, gradient)
 
 
 def _product(rows: _Rows, transposed: _Rows, block: Tensor) -> Tensor:
@@ -126,3 +149,80 @@ def _side_by_side(rows: _Rows, values: Tensor, width: int) -> _Rows:
     starts = torch.cat([(rows.starts[:-1].long() + numbers * entries).flatten(), numbers.new_tensor([seeds * entries])])
     columns = (rows.columns.long() + numbers * width).flatten()
     return _Rows(starts, columns, values.flatten(), seeds * width)
+
+
+class WeightedMatrix:
+    """A symmetric matrix whose entries are being learnt, or attacked: gradients flow to them too.
+
+    Attributes:
+        rows: row of each stored entry, in order.
+        columns: column of each.
+        values: the entries; gradients flow to what they were computed from.
+    """
+
+    def __init__(self, starts: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        self._starts, self.rows, self.columns, self.values = starts, rows, columns, values
+
+    @classmethod
+    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+        loops = torch.arange(n, device=edges.device)
+        rows, columns = torch.cat([edges[0], edges[1], loops]), torch.cat([edges[1], edges[0], loops])
+        order = (rows * n + columns).argsort()
+        # Not rows[order], here and below: that takes a CPU several times as long.
+        rows, columns = rows.index_select(0, order), columns.index_select(0, order)
+        values = torch.cat([weights, weights, weights.new_ones(n)]).index_select(0, order)
+        root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
+        starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
+        return cls(starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        """The matrix times (n, f)."""
+        result: Tensor = _WeightedProduct.apply(self, self.values, block)  # type: ignore[no-untyped-call]
+        return result
+
+
+# Where at least this share of the entries is stored, a dense matrix is no larger than what stands for a sparse one, and
+# several times faster.
+_FULL = 0.25
+
+
+def normalized_matrix(edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix | Tensor:
+    r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of edges (2, m) with weights (m,); dense if rather full."""
+    if 2 * len(weights) + n < _FULL * n * n:
+        return WeightedMatrix.normalized(edges, weights, n)
+    upper = torch.zeros(n, n, dtype=weights.dtype, device=weights.device).index_put((edges[0], edges[1]), weights)
+    looped = upper + upper.T + torch.eye(n, dtype=weights.dtype, device=weights.device)
+    root = looped.sum(dim=1).rsqrt()
+    return root[:, None] * looped * root
+
+
+# So many numbers are gathered at a time for the gradient of the entries: what a CPU's cache holds; a GPU wants more.
+_GATHERED, _GATHERED_ON_GPU = 1 << 18, 1 << 26
+
+
+class _WeightedProduct(torch.autograd.Function):
+    """A product with a symmetric matrix, whose gradient reaches block and entries."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: WeightedMatrix, values: Tensor, block: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        ctx.save_for_backward(values, block)
+        return _compressed(matrix, values, len(block)).product(block)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        matrix, (values, block) = ctx.matrix, ctx.saved_tensors
+        to_block = _compressed(matrix, values, len(block)).product(gradient) if ctx.needs_input_grad[2] else None
+        to_values = None
+        if ctx.needs_input_grad[1]:
+            gathered = _GATHERED if block.device.type == "cpu" else _GATHERED_ON_GPU
+            step = max(1, gathered // max(gradient.shape[1], 1))
+            parts = zip(matrix.rows.split(step), matrix.columns.split(step), strict=True)
+            pairs = ((gradient.index_select(0, rows), block.index_select(0, columns)) for rows, columns in parts)
+            to_values = torch.cat([(one * other).sum(dim=1) for one, other in pairs])
+        return None, to_values, to_block
+
+
+def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> _Rows:
+    return _Rows(matrix._starts, matrix.columns, values.detach(), width)

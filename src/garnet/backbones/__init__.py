@@ -1,9 +1,10 @@
-"""Models to train: GCN, GPRGNN, H2GCN, MLP, and any module of PyTorch Geometric."""
+"""Models to train: GCN, GPRGNN, H2GCN, MLP, a linear GCN, and any module of PyTorch Geometric."""
 
 from garnet.backbones.gcn import GCN
 from garnet.backbones.gprgnn import GPRGNN
 from garnet.backbones.h2gcn import H2GCN
+from garnet.backbones.linear_gcn import LinearGCN
 from garnet.backbones.mlp import MLP
 from garnet.backbones.module import Module
 
-__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP", "Module"]
+__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP", "LinearGCN", "Module"]

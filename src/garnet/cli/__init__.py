@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet import __version__
+from garnet.cli.attack import attack
 from garnet.cli.bench import bench_app
 from garnet.cli.console import err, out
 from garnet.cli.demo import demo
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, train, info):
+for command in (demo, purify, attack, train, info):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

@@ -1,0 +1,354 @@
+"""What every attack has in common: the budget is kept, the graph untouched, and the seed decides all."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from garnet.adjacency import as_array
+from garnet.attacks.budget import Budget
+from garnet.errors import AttackError, GraphError, ParameterError
+from garnet.graph import Edges, Graph, as_graph
+from garnet.parameters import is_whole
+from garnet.perturbation import Entries, Perturbation, entries_at
+from garnet.predictor import Predictor
+
+Tell = Callable[[str], None]
+Change = Edges | Entries
+
+
+class Stop(Exception):
+    """Raised by a `progress` callback to end an attack early; what was done so far is returned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an attack is asked to do, with everything about it checked.
+
+    Attributes:
+        graph: the clean graph.
+        budget: changes in all.
+        per_target: changes for each target, if the budget was given so.
+        targets: nodes to be misclassified; empty for an attack on the whole graph.
+        victim: the trained model to be fooled; None if the attack has to train a surrogate.
+        seed: of everything random.
+        done: (2, j) flips made by an earlier call that was stopped, in their order.
+        tell: says how far the attack is; may raise `Stop`.
+        done_entries: features changed by that call, likewise.
+    """
+
+    graph: Graph
+    budget: int
+    per_target: int | None
+    targets: NDArray[np.int64]
+    victim: Predictor | None
+    seed: int
+    done: Edges
+    tell: Tell
+    done_entries: Entries = field(default_factory=Entries.none)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Of all nodes; there are some, if the attack `needs` them."""
+        if self.graph.labels is None:
+            raise GraphError("The graph has no labels, and the attack needs them; give it some.")
+        return self.graph.labels
+
+
+class Attack(ABC):
+    """An attack as a value: a frozen dataclass that stores its parameters and writes `_run`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from garnet.datasets import cora
+        >>> @dataclass(frozen=True)
+        ... class Hub(Attack):
+        ...     '''Joins the first node with the next ones.'''
+        ...
+        ...     def _run(self, task):
+        ...         neighbors = set(task.graph.adjacency[[0]].indices)
+        ...         for node in range(1, task.graph.num_nodes):
+        ...             if node not in neighbors:
+        ...                 yield np.array([[0], [node]])
+        >>> Hub()(cora(), budget=Budget.edges(3)).edges
+        array([[0, 0, 0],
+               [1, 2, 3]])
+
+    Attributes:
+        scope: whether it is aimed at targets, at the whole graph, or at either.
+        changes: what it changes, and its budget counts.
+        needs: parts of the graph without which it cannot work.
+        goes_on: whether one that was stopped can go on from what it had done.
+        spares_training: whether training nodes may not be targets.
+    """
+
+    scope: ClassVar[Literal["global", "local", "either"]] = "global"
+    changes: ClassVar[Literal["edges", "entries"]] = "edges"
+    needs: ClassVar[tuple[str, ...]] = ()
+    goes_on: ClassVar[bool] = True
+    spares_training: ClassVar[bool] = False
+
+    @abstractmethod
+    def _run(self, task: Task) -> Iterator[Change]:
+        """Yield the changes, one or many at a time, the most urgent first; no more than the budget is taken.
+
+        Flips of edges are arrays of shape (2, j), in either order of the nodes; changes of features are `Entries`.
+        """
+
+    @final
+    def __call__(
+        self,
+        graph: Graph,
+        *,
+        budget: Budget | str,
+        targets: ArrayLike | None = None,
+        victim: Predictor | None = None,
+        seed: int = 0,
+        resume: Perturbation | None = None,
+        progress: Tell | None = None,
+    ) -> Perturbation:
+        """Attack a graph, which stays as it is.
+
+        Args:
+            graph: the clean graph, or anything that `as_graph` reads.
+            budget: how much may be changed, or the same in words, such as `20%`.
+            targets: nodes to be misclassified, for an attack that takes some.
+            victim: a trained model to be fooled, for an attack that can use one; without it, attacks that need a model
+                train one of their own on the clean graph.
+            seed: the same seed gives the same changes.
+            resume: what the same attack had done before it was stopped; it goes on from there.
+            progress: called with a line of text now and then; if it raises `Stop`, the attack ends with what it has.
+
+        Returns:
+            The changes, with all that is needed to make them again.
+
+        Raises:
+            BudgetError: the budget is zero, or more than the graph has.
+            GraphError: the graph lacks what the attack needs.
+            ParameterError: targets, victim or seed make no sense.
+            AttackError: the attack broke a rule.
+        """
+        graph = as_graph(graph)
+        budget = budget if isinstance(budget, Budget) else Budget.parse(budget, self.changes)
+        if not is_whole(seed) or not 0 <= seed < 2**63:
+            raise ParameterError(f"A seed must be an integer from 0 to 2^63 - 1. Got {seed!r} instead.")
+        _require_kind(victim, Predictor, "A victim must be a trained model, a Predictor.")
+        _require_kind(resume, Perturbation, "An attack goes on from a Perturbation.")
+        self._require(graph)
+        nodes = self._targets(graph, targets)
+        count = budget.changes(graph, len(nodes), self.changes)
+        fingerprint, inputs = graph.fingerprint, _digest(graph, self.needs, victim)
+        provenance: dict[str, Any] = {
+            "attack": self.name, "parameters": self.parameters, "budget": str(budget), "seed": int(seed),
+            "inputs": inputs, "targets": nodes,
+        }  # fmt: skip
+        changes = _Collector(graph, count)
+        if resume is not None:
+            self._require_same(resume, fingerprint, provenance)
+            changes.take(resume.edges)
+            changes.take(resume.entries)
+        task = Task(
+            graph, count, int(budget.amount) if budget.kind == "per_target" else None, nodes, victim, int(seed),
+            changes.edges, progress or _silent, changes.entries,
+        )  # fmt: skip
+        stopped = False
+        try:
+            for change in self._run(task) if not changes.full else ():
+                changes.take(change)
+                if changes.full:
+                    break
+                task.tell(f"{changes.size} of {count} {self.changes}")
+        except Stop:
+            stopped = True
+        if (graph.fingerprint, _digest(graph, self.needs, victim)) != (fingerprint, inputs):
+            raise AttackError(f"The attack {self.name} changed the graph or the victim it was given.")
+        return Perturbation.of(graph, changes.edges, changes.entries, complete=not stopped, **provenance)
+
+    @property
+    def name(self) -> str:
+        """The name under which it is registered, or that of its class."""
+        from garnet.registry import ATTACKS
+
+        return ATTACKS.name_of(type(self)) or type(self).__name__
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its parameters as plain values, for the record."""
+        own: Any = self
+        values = {one.name: getattr(own, one.name) for one in fields(own)} if is_dataclass(own) else {}
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        plain = (str, int, float, bool, type(None))
+        return {name: value if isinstance(value, plain) else repr(value) for name, value in values.items()}
+
+    def _require(self, graph: Graph) -> None:
+        """Refuse a graph that lacks what the attack needs."""
+        if graph.num_nodes < 2:
+            raise GraphError(f"An attack needs at least two nodes. Got {graph.num_nodes}.")
+        for part in self.needs:
+            value = getattr(graph, part)
+            if value is None or (part == "split" and not len(value.train)):
+                what = "training nodes" if part == "split" else part
+                raise GraphError(f"The graph has no {what}, and the attack {self.name} needs them; give it some.")
+
+    def _targets(self, graph: Graph, targets: ArrayLike | None) -> NDArray[np.int64]:
+        """The targets, each once in the order given."""
+        if targets is None:
+            if self.scope == "local":
+                raise ParameterError(f"The attack {self.name} needs targets: the nodes to be misclassified.")
+            return np.zeros(0, dtype=np.int64)
+        if self.scope == "global":
+            raise ParameterError(f"The attack {self.name} is on the whole graph and takes no targets.")
+        nodes = as_array(targets, "Targets").ravel()
+        if not nodes.size or nodes.dtype.kind not in "iu":
+            raise ParameterError("Targets must be node numbers, at least one.")
+        strange = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
+        if len(strange):
+            raise ParameterError(f"The target {strange[0]} does not exist: nodes are 0 to {graph.num_nodes - 1}.")
+        nodes = np.asarray(list(dict.fromkeys(nodes.tolist())), dtype=np.int64)
+        alone = nodes[np.diff(graph.adjacency.indptr)[nodes] == 0]
+        if len(alone) and self.changes == "edges":
+            raise ParameterError(f"The target {alone[0]} has no edges; an attack on it would be seen at once.")
+        if self.spares_training and graph.split is not None:
+            known = nodes[np.isin(nodes, graph.split.train)]
+            if len(known):
+                raise ParameterError(
+                    f"The target {known[0]} is a training node, whose label the defender knows; the attack {self.name} "
+                    "does not aim at those."
+                )
+        return nodes
+
+    def _require_same(self, earlier: Perturbation, fingerprint: str, provenance: dict[str, Any]) -> None:
+        """Refuse to go on from what another attack had done, or this one with another knowledge or aim."""
+        if not self.goes_on:
+            raise ParameterError(f"The attack {self.name} decides at its end and cannot go on; begin it anew.")
+        if earlier.fingerprint != fingerprint:
+            raise ParameterError(
+                f"What is to go on was made for a graph with the fingerprint {earlier.fingerprint}. Got one with "
+                f"{fingerprint}."
+            )
+        was = {"attack": earlier.attack, "seed": earlier.seed, **earlier.parameters}
+        now = {"attack": self.name, "seed": provenance["seed"], **self.parameters}
+        for what in dict.fromkeys([*was, *now]):
+            # Where it computes is no part of what it does.
+            if was.get(what) != now.get(what) and what != "device":
+                raise ParameterError(
+                    f"What is to go on had another '{what}', {was.get(what)!r}. Got {now.get(what)!r} instead."
+                )
+        if not np.array_equal(earlier.targets, provenance["targets"]):
+            raise ParameterError("What is to go on was aimed at other targets.")
+        if earlier.inputs != provenance["inputs"]:
+            raise ParameterError("What is to go on was made with another victim, or other features, labels or split.")
+        # A larger budget is what going on is for, but not one that is spent on one target after the other.
+        if "/target" in earlier.budget + provenance["budget"] and earlier.budget != provenance["budget"]:
+            raise ParameterError(
+                f"What is to go on had a budget of {earlier.budget}, not {provenance['budget']}, and the targets' "
+                "shares cannot be told apart; begin it anew."
+            )
+
+
+class _Collector:
+    """Changes as they come, checked one by one."""
+
+    def __init__(self, graph: Graph, budget: int) -> None:
+        self._n, self._budget, self._graph = graph.num_nodes, budget, graph
+        self._keys: dict[int, None] = {}
+        self._values: dict[tuple[int, int], tuple[float, float]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many so far."""
+        return len(self._keys) + len(self._values)
+
+    @property
+    def full(self) -> bool:
+        """Whether the budget is spent."""
+        return self.size >= self._budget
+
+    @property
+    def edges(self) -> Edges:
+        """(2, m), in the order they came."""
+        keys = np.fromiter(self._keys, dtype=np.int64, count=len(self._keys))
+        return np.stack(np.divmod(keys, self._n))
+
+    @property
+    def entries(self) -> Entries:
+        """Likewise."""
+        if not self._values:
+            return Entries.none()
+        before, after = np.array(list(self._values.values()), dtype=np.float32).T
+        return Entries(np.array(list(self._values), dtype=np.int64).T, before, after)
+
+    def take(self, change: Change) -> None:
+        """Add changes, as many as the budget has room for.
+
+        Raises:
+            AttackError: a change is not allowed.
+        """
+        if isinstance(change, Entries):
+            self._take_entries(change)
+            return
+        pairs = np.asarray(change)
+        if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
+            raise AttackError(f"An attack must give flips of shape (2, j). Got {pairs.shape}, {pairs.dtype} instead.")
+        for one, other in np.sort(pairs.astype(np.int64), axis=0).T[: self._budget - self.size].tolist():
+            if one == other or one < 0 or other >= self._n:
+                raise AttackError(f"An attack flipped ({one}, {other}), which is no pair of nodes of the graph.")
+            if one * self._n + other in self._keys:
+                raise AttackError(f"An attack flipped ({one}, {other}) twice.")
+            self._keys[one * self._n + other] = None
+
+    def _take_entries(self, change: Entries) -> None:
+        features, room = self._graph.features, self._budget - self.size
+        if not len(change):
+            return
+        if features is None:
+            raise AttackError("An attack changed features of a graph that has none.")
+        places = change.places[:, :room]
+        if (places < 0).any() or (places >= np.array(features.shape)[:, None]).any():
+            raise AttackError("An attack changed features that the graph does not have.")
+        values = np.stack([entries_at(features, places), change.after[:room]], axis=1).tolist()
+        for (node, column), (before, after) in zip(places.T.tolist(), values, strict=True):
+            if (node, column) in self._values or before == after or not np.isfinite(after):
+                raise AttackError(f"An attack changed the feature {column} of node {node} twice, or not at all.")
+            self._values[node, column] = (before, after)
+
+
+def flips(pairs: Sequence[tuple[int, int]]) -> Edges:
+    """Pairs as an array of shape (2, j)."""
+    return np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+
+
+def _require_kind(value: Any, kind: type, rule: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ParameterError(f"{rule} Got {type(value).__name__} instead.")
+
+
+def _digest(graph: Graph, parts: Sequence[str], victim: Predictor | None) -> str:
+    """Sixteen hex digits of these parts of a graph and of what a victim has learnt."""
+    arrays: list[Any] = []
+    for part in parts:
+        value = getattr(graph, part)
+        if part == "split":
+            arrays += [value.train, value.val, value.test]
+        elif sp.issparse(value):
+            arrays += [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]
+        else:
+            arrays.append(value)
+    if victim is not None:
+        arrays += [tensor.cpu().numpy() for tensor in (victim.scores, *victim.parameters.values())]
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(repr((array.dtype.str, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+def _silent(text: str) -> None:
+    pass

@@ -1,0 +1,155 @@
+"""Randomised block coordinate descent, Geisler et al. (NeurIPS 2021): attacks whose memory is a block of pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+
+from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.models import Labels, edge_model
+from garnet.attacks.relaxation import (
+    Candidates,
+    Descent,
+    Loss,
+    Relaxation,
+    aims,
+    as_edges,
+    pair_numbers,
+    require_valid,
+)
+from garnet.backbones.base import Backbone
+from garnet.errors import ParameterError
+from garnet.graph import Edges
+
+
+@dataclass(frozen=True, kw_only=True)
+class PRBCD(Attack):
+    r"""Projected randomised block coordinate descent: probabilities of flips, learnt for a block of pairs at a time.
+
+    A pair in the block is flipped with probability p: it has weight p if it is no edge, and w (1 - p) if it is an edge
+    of weight w. Each step follows the gradient of the loss in p and projects onto :math:`\sum p \le` budget; then up
+    to half of the block, the pairs most probable to be flipped, stays, and the rest is drawn anew. Last, the block
+    stays as it was when it was best, and the probabilities are refined and drawn from.
+
+    Threat model: knows the graph, the features, and either the victim, which is evaded, or the labels to train a
+    surrogate on, to poison by transfer. It also knows the true labels of the nodes under attack, unless `labels` says
+    otherwise. On the whole graph, or local: only pairs that touch a target are flipped. A budget for each target is
+    spent on one target after the other, any other on all of them at once. No limit but the budget.
+
+    Attributes:
+        block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
+        steps: with a block of which a part is drawn anew.
+        fine_steps: with a block that stays.
+        lr: size of the steps, for gradients of the loss's mean and a budget of one flip a node.
+        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
+        loss: what is made large; see `attack_loss`.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    scope: ClassVar[Literal["either"]] = "either"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+    goes_on: ClassVar[bool] = False
+
+    block_size: int = 250_000
+    steps: int = 100
+    fine_steps: int = 25
+    lr: float = 1000.0
+    samples: int = 20
+    loss: Loss = "tanh-margin"
+    labels: Labels = "true"
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        require_valid(self, {"block_size": 1, "steps": 1, "fine_steps": 0, "samples": 0})
+        model = edge_model(task, self.surrogate, self.device)
+        flips = torch.zeros(0, dtype=torch.int64, device=self.device)
+        for number, (targets, budget) in enumerate(aims(task)):
+            problem = Relaxation.of(task, model, self.loss, self.labels, targets).after(flips)
+            pairs = Candidates(task.graph.num_nodes, targets, flips)
+            budget = min(budget, pairs.size)
+            if self.block_size < min(2 * budget, pairs.size):
+                raise ParameterError(
+                    f"The 'block_size' parameter of PRBCD must be at least {2 * budget}, twice the number of flips. "
+                    f"Got {self.block_size!r} instead."
+                )
+            generator = np.random.default_rng([task.seed, number])
+            descent = Descent(problem, budget, pairs.draw(self.block_size, generator, budget))
+            renewed = len(descent.numbers) < pairs.size
+            try:
+                for step in range(self.steps + self.fine_steps):
+                    decay = math.sqrt(max(0, step - self.steps) + 1)
+                    descent.step(self.lr / decay)
+                    task.tell(f"step {step + 1} of {self.steps + self.fine_steps}, loss {descent.best.loss:.4f}")
+                    if renewed and step < self.steps - 1:
+                        descent.shrink(self.block_size // 2)
+                        descent.extend(pairs.draw(self.block_size - len(descent.numbers), generator, 0))
+                    elif step == self.steps - 1:
+                        descent.go_back()
+            except Stop:
+                yield as_edges(descent.best.flips, task.graph.num_nodes)
+                raise
+            chosen = descent.sampled(self.samples, generator)
+            flips = torch.cat([flips, chosen])
+            yield as_edges(chosen, task.graph.num_nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRBCD(Attack):
+    """Greedy randomised block coordinate descent: of each random block of pairs, those of largest gradient are flipped.
+
+    The budget is spread evenly over the steps. Blocks follow from seed and step alone, so that an attack that was
+    stopped goes on as if it had not been. The default loss is that of the nodes that are still right: greedy flips
+    should not be spent on others.
+
+    Threat model: that of `PRBCD`.
+
+    Attributes:
+        block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
+        steps: among which the budget is spread; never more than there are flips.
+        loss: what is made large; see `attack_loss`.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    scope: ClassVar[Literal["either"]] = "either"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    block_size: int = 250_000
+    steps: int = 125
+    loss: Loss = "masked-cross-entropy"
+    labels: Labels = "true"
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        require_valid(self, {"block_size": 1, "steps": 1})
+        model, n = edge_model(task, self.surrogate, self.device), task.graph.num_nodes
+        done = pair_numbers(torch.from_numpy(task.done).to(self.device), n)
+        flips = done[:0]
+        for number, (targets, budget) in enumerate(aims(task)):
+            clean = Relaxation.of(task, model, self.loss, self.labels, targets)
+            budget = min(budget, Candidates(n, targets, flips).size)
+            steps = min(self.steps, budget)
+            bounds = [len(flips) + budget * step // steps for step in range(steps + 1)]
+            for step, (first, last) in enumerate(pairwise(bounds)):
+                if last <= len(done):
+                    flips = done[:last]
+                    continue
+                generator = np.random.default_rng([task.seed, number, step])
+                block = Candidates(n, targets, flips).draw(self.block_size, generator, last - first)
+                gradient = clean.after(flips).gradient(block, torch.zeros(len(block), device=self.device))
+                chosen = block[gradient.topk(last - first).indices]
+                # What an earlier call had done of this step.
+                chosen = torch.cat([done[first:last], chosen[~torch.isin(chosen, done[first:last])]])[: last - first]
+                flips = torch.cat([flips, chosen])
+                yield as_edges(chosen[max(0, len(done) - first) :], n)

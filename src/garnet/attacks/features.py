@@ -1,0 +1,300 @@
+"""Attacks on what nodes say of themselves: words that are flipped, numbers that are bent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.attacks.base import Attack, Task
+from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
+from garnet.attacks.models import LOSSES, Labels, attack_loss, attacked_nodes
+from garnet.backbones.base import Backbone, require_features
+from garnet.errors import GraphError, ParameterError
+from garnet.parameters import is_number, is_whole, require_device
+from garnet.perturbation import Entries
+
+Loss = Literal["auto", "tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureFlip(Attack):
+    """Flips words, 0 to 1 and 1 to 0, greedily: always those to whose change the loss answers most.
+
+    The features' half of what Zügner, Akbarnejad and Günnemann (KDD 2018) do to a graph, with a gradient in the place
+    of their linear model's closed form, so that other models will do. What is flipped once stays so.
+
+    Threat model: knows the graph, the features, and either the victim, which is evaded, or the labels to train a
+    surrogate on, to poison by transfer. It also knows the true labels of the nodes under attack, unless `labels` says
+    otherwise. On the whole graph, or on targets; a budget for each target is spent on one target after the other, any
+    other on all at once. It changes words of any node that the model looks at, or, if it is `direct`, of the nodes
+    under attack alone. Edges stay. There is no limit but the budget, which is spent even where no flip helps.
+
+    Attributes:
+        loss: what is made large; see `attack_loss`. `auto` is the `tanh-margin` of several nodes, and the `margin` of
+            one, which has a gradient however sure the model is.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        direct: whether only the nodes under attack change their words.
+        at_once: flips for each gradient; more are faster, and a little weaker.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    scope: ClassVar[Literal["either"]] = "either"
+    changes: ClassVar[Literal["entries"]] = "entries"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    loss: Loss = "auto"
+    labels: Labels = "true"
+    direct: bool = False
+    at_once: int = 1
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Entries]:
+        _require_valid(self, [("at_once", is_whole(self.at_once) and self.at_once >= 1, "an integer >= 1")])
+        _require_binary(require_features(task.graph))
+        model = FeatureModel.of_task(task, self.surrogate, self.device)
+        done = torch.from_numpy(task.done_entries.places).to(self.device)
+        places = done[:, :0]
+        for aim in _aims(self, task, model):
+            quota = aim.quota(places)
+            for first in range(0, quota, self.at_once):
+                start, count = places.shape[1], min(self.at_once, quota - first)
+                # What an earlier call had done of this step is not looked for again.
+                chosen = done[:, start : start + count]
+                if chosen.shape[1] < count:
+                    _, gradient = model.gradient(aim.loss, places, 1 - 2 * model.at(places))
+                    chosen, _ = aim.best(gradient, count, _flips_of(model), places)
+                places = torch.cat([places, chosen], dim=1)
+                new = places[:, max(start, done.shape[1]) :]
+                if new.shape[1]:
+                    yield _entries(model, new, 1 - model.at(new))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturePGD(Attack):
+    r"""Bends a few numbers within bounds, by projected gradient ascent (Madry et al., ICLR 2018).
+
+    Each step follows the gradient's sign as far as the bounds allow and projects onto as few entries as the budget has:
+    those that promise most to first order. In the first `rounds` the number of entries grows to the budget; in the
+    `steps` after that a part of them, those that promise least, makes room for others, and the best state counts.
+
+    Threat model: that of `FeatureFlip`, for features of any kind. Entry j of a node moves by at most
+    :math:`\epsilon s_j`, with :math:`s_j` the feature's standard deviation over the nodes, or by at most
+    :math:`\epsilon`; and it stays between the least and the largest value that the feature has in the clean graph. The
+    budget counts entries, and is not spent where no change helps.
+
+    Attributes:
+        epsilon: how far an entry moves at most.
+        unit: whether that is in units of the feature's `spread`, its standard deviation, or `absolute`.
+        rounds: in which the entries become as many as the budget has.
+        steps: after that.
+        renewed: share of the entries that makes room in the first of the steps; in the t-th it is that over the root
+            of t.
+        loss: what is made large; see `attack_loss`. `auto` is the `tanh-margin` of several nodes, and the `margin` of
+            one, which has a gradient however sure the model is.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        direct: whether only the nodes under attack change their features.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    scope: ClassVar[Literal["either"]] = "either"
+    changes: ClassVar[Literal["entries"]] = "entries"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+    goes_on: ClassVar[bool] = False
+
+    epsilon: float = 1.0
+    unit: Literal["spread", "absolute"] = "spread"
+    rounds: int = 10
+    steps: int = 40
+    renewed: float = 0.5
+    loss: Loss = "auto"
+    labels: Labels = "true"
+    direct: bool = False
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Entries]:
+        _require_valid(
+            self,
+            [
+                ("epsilon", is_number(self.epsilon) and 0 < self.epsilon < math.inf, "a positive number"),
+                ("unit", self.unit in ("spread", "absolute"), "one of 'spread', 'absolute'"),
+                ("rounds", is_whole(self.rounds) and self.rounds >= 1, "an integer >= 1"),
+                ("steps", is_whole(self.steps) and self.steps >= 0, "an integer >= 0"),
+                ("renewed", is_number(self.renewed) and 0 <= self.renewed <= 1, "between 0 and 1"),
+            ],
+        )
+        model = FeatureModel.of_task(task, self.surrogate, self.device)
+        bounds = _Bounds.of(model, self.epsilon, self.unit)
+        settled, fixed = _nothing(self.device)
+        for aim in _aims(self, task, model):
+            places, changes = _nothing(self.device)
+            best, most, quota = (places, changes), -math.inf, aim.quota(settled)
+            for step in range(self.rounds + self.steps + 1):
+                taken = torch.cat([settled, places], dim=1)
+                value, gradient = model.gradient(aim.loss, taken, torch.cat([fixed, changes]))
+                task.tell(f"step {step} of {self.rounds + self.steps}, loss {value:.4f}")
+                if step >= self.rounds and value > most:
+                    best, most = (places, changes), float(value)
+                kept, size = _promising(self, step, quota, gradient.at(places) * bounds.corner(gradient, places))
+                chosen, worth = aim.best(gradient, size - len(kept), bounds.worth, taken)
+                places = torch.cat([places[:, kept], chosen[:, worth > 0]], dim=1)
+                changes = bounds.corner(gradient, places)
+            settled, fixed = torch.cat([settled, best[0]], dim=1), torch.cat([fixed, best[1]])
+            yield _entries(model, best[0], model.at(best[0]) + best[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Aim:
+    """Nodes that are attacked together.
+
+    Attributes:
+        nodes: which.
+        classes: what they are to lose.
+        budget: changes for all of them.
+        kind: name of the loss.
+        open: nodes whose features may be changed; None if those of all may.
+        width: number of features.
+    """
+
+    nodes: Tensor
+    classes: Tensor
+    budget: int
+    kind: str
+    open: Tensor | None
+    width: int
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """What the attacker wants large, of the logits of all nodes."""
+        return attack_loss(self.kind, logits[self.nodes], self.classes)
+
+    def quota(self, taken: Tensor) -> int:
+        """The budget, or as many entries as are left."""
+        if self.open is None:
+            return self.budget
+        return min(self.budget, len(self.open) * self.width - int(torch.isin(taken[0], self.open).sum()))
+
+    def best(self, gradient: FeatureGradient, count: int, gains: Gains, taken: Tensor) -> tuple[Tensor, Tensor]:
+        """Entries to change, the best first, and what they are worth."""
+        if self.open is not None:
+            return gradient.largest(count, gains, self.open, taken)
+        felt = gradient.left.any(dim=1)
+        if int(felt.sum()) * self.width - int(felt[taken[0]].sum()) < count:
+            felt = torch.ones_like(felt)
+        return gradient.largest(count, gains, felt.nonzero()[:, 0], taken)
+
+
+def _aims(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> Iterator[_Aim]:
+    """All nodes under attack at once, or one target after the other if each has a budget of its own."""
+    numbers = attacked_nodes(task)
+    nodes = torch.from_numpy(numbers).to(attack.device)
+    if attack.labels == "predicted":
+        classes = model.logits(*_nothing(attack.device))[nodes].argmax(dim=1)
+    else:
+        known = task.labels[numbers]
+        if (known < 0).any():
+            raise GraphError(
+                f"Node {numbers[known < 0][0]} has no label; attack what the model says (labels='predicted')."
+            )
+        classes = torch.from_numpy(known).to(attack.device)
+    width, each = model.features.shape[1], task.per_target
+    together = len(nodes) if each is None else 1
+    loss = attack.loss if attack.loss != "auto" else "margin" if together == 1 else "tanh-margin"
+    for own, lost in zip(torch.split(nodes, together), torch.split(classes, together), strict=True):
+        yield _Aim(own, lost, each or task.budget, loss, own if attack.direct else None, width)
+
+
+def _flips_of(model: FeatureModel) -> Gains:
+    """What flips are worth: a word that is there can only go."""
+
+    def gains(nodes: Tensor, slopes: Tensor) -> Tensor:
+        rows, columns = model.nonzero(nodes)
+        return slopes.index_put_((rows, columns), -slopes[rows, columns])
+
+    return gains
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounds:
+    """Where entries may go: (d,) how far a feature's entries move, and the least and largest value it has anywhere."""
+
+    model: FeatureModel
+    reach: Tensor
+    least: Tensor
+    largest: Tensor
+
+    @classmethod
+    def of(cls, model: FeatureModel, epsilon: float, unit: str) -> _Bounds:
+        matrix: Any = model.features
+        ends = [one.toarray() if sp.issparse(one) else one for one in (matrix.min(axis=0), matrix.max(axis=0))]
+        least, largest = (torch.from_numpy(np.ravel(end).astype(np.float32)).to(model.device) for end in ends)
+        if unit == "absolute":
+            return cls(model, torch.full_like(least, epsilon), least, largest)
+        wide = matrix.astype(np.float64)
+        mean, square = (np.asarray(one.mean(axis=0)).ravel() for one in (wide, wide * wide))
+        spread = np.sqrt(np.maximum(square - mean**2, 0))
+        return cls(model, torch.from_numpy((epsilon * spread).astype(np.float32)).to(model.device), least, largest)
+
+    def corner(self, gradient: FeatureGradient, places: Tensor) -> Tensor:
+        """(m,) what is added to entries if each goes as far as it may where the loss grows."""
+        limits = (one[places[1]] for one in (self.reach, self.least, self.largest))
+        return _farthest(gradient.at(places), self.model.at(places), *limits)
+
+    def worth(self, nodes: Tensor, slopes: Tensor) -> Tensor:
+        """(b, d) by how much the loss then grows, to first order, for each entry of some nodes."""
+        return slopes * _farthest(slopes, self.model.rows(nodes), self.reach, self.least, self.largest)
+
+
+def _farthest(slopes: Tensor, clean: Tensor, reach: Tensor, least: Tensor, largest: Tensor) -> Tensor:
+    return torch.where(slopes > 0, torch.minimum(reach, largest - clean), torch.maximum(-reach, least - clean))
+
+
+def _promising(attack: FeaturePGD, step: int, quota: int, worth: Tensor) -> tuple[Tensor, int]:
+    """Which of the entries stay after a step, by what each is worth, and how many there shall be."""
+    if step < attack.rounds:
+        return torch.arange(len(worth), device=worth.device), quota * (step + 1) // attack.rounds
+    staying = math.ceil(quota * (1 - attack.renewed / math.sqrt(step - attack.rounds + 1)))
+    kept = worth.argsort(descending=True, stable=True)[:staying]
+    return kept[worth[kept] > 0], quota
+
+
+def _nothing(device: str) -> tuple[Tensor, Tensor]:
+    """No entries, and no changes of them."""
+    return torch.zeros((2, 0), dtype=torch.int64, device=device), torch.zeros(0, device=device)
+
+
+def _entries(model: FeatureModel, places: Tensor, after: Tensor) -> Entries:
+    """Changes as an attack yields them, without those that come to nothing."""
+    before = model.at(places)
+    moved = before != after
+    values = [one[moved].cpu().numpy() for one in (before, after)]
+    return Entries(places[:, moved].cpu().numpy(), *values)
+
+
+def _require_valid(attack: FeatureFlip | FeaturePGD, rules: list[tuple[str, bool, str]]) -> None:
+    """Refuse, in one sentence, parameters that the attack cannot have: name, whether it is fine, what it must be."""
+    for name, known in (("loss", ("auto", *LOSSES)), ("labels", ("true", "predicted")), ("direct", (True, False))):
+        rules = [*rules, (name, getattr(attack, name) in known, "one of " + ", ".join(map(repr, known)))]
+    for name, fine, wanted in rules:
+        if not fine:
+            owner, got = type(attack).__name__, getattr(attack, name)
+            raise ParameterError(f"The '{name}' parameter of {owner} must be {wanted}. Got {got!r} instead.")
+    require_device(attack.device, type(attack).__name__)
+
+
+def _require_binary(features: Any) -> None:
+    values = features.data if sp.issparse(features) else features
+    if not ((values == 0) | (values == 1)).all():
+        raise GraphError(
+            "Words are flipped where features are 0 or 1, and the graph has others; make them binary, or bend them "
+            "with the attack feature-pgd."
+        )

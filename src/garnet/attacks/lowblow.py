@@ -1,0 +1,143 @@
+"""LowBlow, after Entezari et al. (WSDM 2020): an attack below the belt of low-rank defences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from garnet.attacks.base import Attack, Task, flips
+from garnet.attacks.greed import Greed
+from garnet.attacks.meta_gradient import Aim, Course, Descent, aim_of
+from garnet.attacks.pair_scores import Wiring, rows_at_once
+from garnet.backbones import LinearGCN
+from garnet.errors import ParameterError
+from garnet.graph import Edges
+from garnet.parameters import is_whole, require_device
+from garnet.solvers import choose_solver
+from garnet.sparse import SparseMatrix
+
+# Directions that are carried along beside the rank, and rounds of iteration after each flip: a flip moves them little.
+_SPARE, _ROUNDS = 16, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowBlow(Attack):
+    r"""Metattack against a victim that trusts the leading singular components: it flips what changes those.
+
+    Threat model: as Metattack (poisoning, whole graph, labels of the training nodes known), and the attacker knows that
+    the defender keeps the r leading components of the adjacency, :math:`A_r = U \Lambda U^\top`. The surrogate is
+    trained on :math:`A_r`, and the gradient is that by A with the directions U held fixed,
+    :math:`U U^\top (\partial L / \partial A_r) U U^\top`. Degrees may change as they like. For small graphs: a dense
+    matrix of features is made.
+
+    Attributes:
+        rank: components that the defender is thought to keep.
+        variant: as for Metattack.
+        steps: of the surrogate's training.
+        device: where gradients are computed.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
+
+    rank: int = 50
+    variant: Literal["self", "train", "both"] = "self"
+    steps: int = 100
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        n = task.graph.num_nodes
+        if self.variant not in ("self", "train", "both"):
+            raise ParameterError(
+                f"The 'variant' parameter of LowBlow must be 'self', 'train' or 'both'. Got {self.variant!r} instead."
+            )
+        for name, most in (("rank", n - 1), ("steps", 10**9)):
+            value = getattr(self, name)
+            if not is_whole(value) or not 1 <= value <= most:
+                raise ParameterError(
+                    f"The '{name}' parameter of LowBlow must be an integer from 1 to {most}. Got {value!r} instead."
+                )
+        require_device(self.device, "LowBlow")
+        aim = aim_of(task, LinearGCN(), self.variant, 0.0, self.device)
+        greed = Greed(Wiring(task.graph.adjacency, self.device), unnoticeable=False)
+        wide = min(self.rank + _SPARE, n - 1)
+        spectrum = choose_solver(n)(
+            task.graph.adjacency.astype(np.float64), wide, end="magnitude", seed=task.seed, device=self.device
+        )
+        directions, values = _turned(greed.wiring, spectrum.vectors.to(self.device, torch.float32), rounds=0)
+        for one, other in task.done.T.tolist():
+            greed.flip(one, other)
+            directions, values = _turned(greed.wiring, directions)
+        while True:
+            seed = int(np.random.default_rng((task.seed, len(greed.flipped))).integers(2**62))
+            generator = torch.Generator(self.device).manual_seed(seed)
+            low = _LowRank(directions[:, : self.rank], values[: self.rank])
+            best = greed.best(_gains(low, aim, Descent(steps=self.steps), generator))
+            if best is None:
+                return
+            greed.flip(*best)
+            directions, values = _turned(greed.wiring, directions)
+            yield flips([best])
+
+
+class _LowRank:
+    r"""The convolution of a low-rank graph, :math:`D^{-1/2} (U \Lambda U^\top + I) D^{-1/2}`.
+
+    Attributes:
+        vectors: (n, r), U.
+        root: (n,) diagonal of D^(-1/2); zero where a degree is not positive.
+    """
+
+    def __init__(self, vectors: Tensor, values: Tensor) -> None:
+        self.vectors, self._values = vectors, values
+        degrees = vectors @ (values * vectors.sum(dim=0)) + 1
+        # Below one half, the low-rank graph has taken more from a node than its loop gives; training would diverge.
+        self.root = torch.where(degrees > 0.5, degrees.clamp_min(0.5).rsqrt(), 0.0)
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        scaled = self.root[:, None] * block
+        return self.root[:, None] * (self.vectors @ (self._values[:, None] * (self.vectors.T @ scaled)) + scaled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gains:
+    """Scores of all pairs as a product of tall factors."""
+
+    left: Tensor
+    right: Tensor
+
+    def scores(self, wiring: Wiring) -> Iterator[tuple[int, Tensor]]:
+        """Blocks of rows, from the diagonal on."""
+        step = rows_at_once(wiring.n, wiring.device)
+        for first in range(0, wiring.n, step):
+            yield first, self.left[first : first + step] @ self.right[first:].T
+
+
+def _gains(low: _LowRank, aim: Aim, descent: Descent, generator: torch.Generator) -> _Gains:
+    """What a flip gains through the leading components, the directions of which stay where they are."""
+    seen = (low @ (low @ aim.dense))[aim.train]
+    slope, drawn, rows = Course(low, seen, aim, descent, generator).retraced()
+    taught = torch.zeros(len(slope), len(aim.train), device=slope.device)
+    taught[aim.train, torch.arange(len(aim.train), device=slope.device)] = 1
+    left = torch.cat([taught, low @ taught, slope, low @ slope], dim=1)
+    right = torch.cat([low @ rows.T, rows.T, low @ drawn, drawn], dim=1)
+    sums = (left * (low @ right) + right * (low @ left)).sum(dim=1)
+    by_degree = -0.5 * low.root.square() * sums
+    vectors = low.vectors
+    core = (vectors.T @ (low.root[:, None] * left)) @ (vectors.T @ (low.root[:, None] * right)).T
+    core = core + torch.outer(vectors.T @ by_degree, vectors.sum(dim=0))
+    return _Gains(vectors @ (core + core.T), vectors)
+
+
+def _turned(wiring: Wiring, directions: Tensor, rounds: int = _ROUNDS) -> tuple[Tensor, Tensor]:
+    """The leading directions of the adjacency and their values, strongest first, from those of a similar graph."""
+    matrix = SparseMatrix(wiring.adjacency(), wiring.device, symmetric=True)
+    for _ in range(rounds):
+        directions = torch.linalg.qr(matrix @ (matrix @ directions)).Q
+    values, turn = torch.linalg.eigh(directions.T @ (matrix @ directions))
+    order = values.abs().argsort(descending=True)
+    return directions @ turn[:, order], values[order]

@@ -1,0 +1,168 @@
+r"""What every pair of nodes is worth to an attacker, from a gradient that is never written down whole.
+
+A loss L of :math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}` has a gradient
+:math:`G = \partial L / \partial \hat A` with as many entries as there are pairs, but of a simple form: tall factors,
+and a few dense rows. What is wanted is the derivative by the weight of an undirected edge, which also changes the
+degrees d of both its ends:
+
+.. math:: S_{ij} = s_i s_j (G_{ij} + G_{ji}) + t_i + t_j, \quad s = d^{-1/2}, \quad
+          t_i = -\frac{1}{2 d_i} \sum_j (G_{ij} + G_{ji}) \hat A_{ij}.
+
+S is made in blocks of rows, so that memory does not grow with the square of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.sparse import SparseMatrix
+
+# So many scores are held at a time: few enough for the caches of a CPU, as many as a GPU has room for.
+_AT_ONCE = {"cpu": 1 << 24, "cuda": 1 << 28}
+
+
+class Wiring:
+    """The edges of a graph while an attack flips them.
+
+    Attributes:
+        n: number of nodes.
+        device: where gradients are computed.
+    """
+
+    def __init__(self, adjacency: sp.csr_array, device: str) -> None:
+        self.n, self.device = int(adjacency.shape[0]), device
+        self._looped = sp.csr_array(adjacency.astype(np.float64) + sp.eye_array(self.n, format="csr"))
+        self._looped.sort_indices()
+
+    def flip(self, one: int, other: int) -> None:
+        """Join two nodes with weight one, or part them."""
+        for row, column in ((one, other), (other, one)):
+            start, end = self._looped.indptr[row : row + 2]
+            place = start + int(np.searchsorted(self._looped.indices[start:end], column))
+            present = place < end and self._looped.indices[place] == column
+            if present:
+                indices, data = np.delete(self._looped.indices, place), np.delete(self._looped.data, place)
+            else:
+                indices = np.insert(self._looped.indices, place, column)
+                data = np.insert(self._looped.data, place, 1.0)
+            indptr = self._looped.indptr.copy()
+            indptr[row + 1 :] += -1 if present else 1
+            self._looped = sp.csr_array((data, indices, indptr), shape=(self.n, self.n))
+
+    def joined(self, one: int, other: int) -> bool:
+        """Whether there is an edge between two nodes."""
+        start, end = self._looped.indptr[one : one + 2]
+        return bool((self._looped.indices[start:end] == other).any())
+
+    @property
+    def degrees(self) -> NDArray[np.float64]:
+        """Weighted, the loop of one included."""
+        return np.asarray(self._looped.sum(axis=1)).ravel()
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Neighbours of each node."""
+        return np.asarray(np.diff(self._looped.indptr), dtype=np.int64) - 1
+
+    @property
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Row, column and weight of both directions of every edge, without loops."""
+        rows = np.repeat(np.arange(self.n), np.diff(self._looped.indptr))
+        columns = self._looped.indices.astype(np.int64)
+        apart = rows != columns
+        return rows[apart], columns[apart], self._looped.data[apart]
+
+    def adjacency(self) -> sp.csr_array:
+        """The matrix of the graph as it is now, without loops."""
+        rows, columns, weights = self.entries
+        return sp.csr_array((weights, (rows, columns)), shape=(self.n, self.n))
+
+    def normalized(self) -> sp.csr_array:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}`."""
+        root = 1 / np.sqrt(self.degrees)
+        rows = np.repeat(np.arange(self.n), np.diff(self._looped.indptr))
+        values = root[rows] * self._looped.data * root[self._looped.indices]
+        return sp.csr_array((values, self._looped.indices, self._looped.indptr), shape=(self.n, self.n))
+
+
+def rows_at_once(n: int, device: str) -> int:
+    """How many rows of scores are made together."""
+    return max(1, _AT_ONCE.get(torch.device(device).type, _AT_ONCE["cpu"]) // n)
+
+
+@dataclass(frozen=True, eq=False)
+class PairGradient:
+    r""":math:`G = L R^\top + E_T B \hat A + \hat A E_T B`, with the columns of the identity at some nodes T.
+
+    Attributes:
+        left: (n, r), L.
+        right: (n, r), R.
+        nodes: (m,) the nodes T; may be empty.
+        rows: (m, n), B.
+    """
+
+    left: Tensor
+    right: Tensor
+    nodes: Tensor
+    rows: Tensor
+
+    def scores(self, wiring: Wiring) -> Iterator[tuple[int, Tensor]]:
+        """S in blocks of rows: the first row of each, and its entries from the column of that number on."""
+        convolution, n, device = wiring.normalized(), wiring.n, self.left.device
+        matrix = SparseMatrix(convolution, wiring.device, symmetric=True)
+        root = torch.from_numpy(1 / np.sqrt(wiring.degrees)).to(device, self.left.dtype)
+        far = matrix @ self.rows.T.contiguous()  # (n, m), the transposed of B Â
+        slope = -0.5 * root.square() * self._sums(convolution, matrix, far)
+        one = torch.ones_like(slope)[:, None]
+        tall = root[:, None] * torch.cat([self.left, self.right], dim=1)
+        left = torch.cat([tall, slope[:, None], one], dim=1)
+        right = torch.cat([tall.roll(self.left.shape[1], dims=1), one, slope[:, None]], dim=1)
+        far = far * root[:, None] * root[self.nodes]
+        near = self.rows * root
+        beside = sp.csr_array(convolution[:, self.nodes.cpu().numpy()] / np.sqrt(wiring.degrees)[:, None])
+        step = rows_at_once(n, wiring.device)
+        for first in range(0, n, step):
+            last = min(first + step, n)
+            block = left[first:last] @ right[first:].T
+            if len(self.nodes):
+                self._add_rows(block, first, far, near, beside, wiring.device)
+            yield first, block
+
+    def _add_rows(
+        self, block: Tensor, first: int, far: Tensor, near: Tensor, beside: sp.csr_array, device: str
+    ) -> None:
+        r"""Add what :math:`E_T B \hat A + \hat A E_T B` and its transposed give to a block of S."""
+        last = first + len(block)
+        later = (self.nodes >= first).nonzero()[:, 0]
+        block[:, self.nodes[later] - first] += far[first:last, later]
+        inside = ((self.nodes >= first) & (self.nodes < last)).nonzero()[:, 0]
+        block[self.nodes[inside] - first] += far[first:, inside].T
+        direct = SparseMatrix(beside[first:last], device, learnt=False) @ near[:, first:].contiguous()
+        block += direct
+        if len(block) < len(far):
+            direct = SparseMatrix(beside[first:], device, learnt=False) @ near[:, first:last].contiguous()
+        block += direct.T
+
+    def _sums(self, convolution: sp.csr_array, matrix: SparseMatrix, far: Tensor) -> Tensor:
+        r"""(n,) :math:`\sum_j (G_{ij} + G_{ji}) \hat A_{ij}`."""
+        spread = matrix @ torch.cat([self.left, self.right], dim=1)
+        width = self.left.shape[1]
+        sums = (self.left * spread[:, width:]).sum(dim=1) + (self.right * spread[:, :width]).sum(dim=1)
+        if not len(self.nodes):
+            return sums
+        beside = convolution[:, self.nodes.cpu().numpy()].tocoo()
+        rows, columns = (torch.from_numpy(part.astype(np.int64)).to(sums.device) for part in (beside.row, beside.col))
+        values = torch.from_numpy(beside.data).to(sums.device, sums.dtype)
+        # Both E_T B Â, transposed, and Â E_T B meet Â at the neighbours of T; E_T B Â itself only at T.
+        met = values * far[rows, columns]
+        sums = sums.index_add(0, rows, 2 * met).index_add(0, self.nodes[columns], met)
+        near = torch.zeros(len(sums), len(self.nodes), device=sums.device, dtype=sums.dtype)
+        near[rows, columns] = values
+        return sums + (self.rows.T * (matrix @ near)).sum(dim=1)

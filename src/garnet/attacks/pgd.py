@@ -1,0 +1,158 @@
+"""Topology attacks by projected gradients over all pairs of nodes, Xu et al. (IJCAI 2019): for small graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.models import EdgeModel, Labels, edge_model
+from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges, require_valid
+from garnet.backbones.base import BUFFER, Backbone
+from garnet.errors import GraphError
+from garnet.graph import Edges, Graph
+from garnet.lesson import require_trainable
+
+MOST_NODES = 5_000
+"""Beyond, all pairs of nodes are too many: at this number a step takes half a gigabyte and some seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(Attack):
+    r"""Projected gradient descent: every pair of nodes has a probability to be flipped, and a gradient step at a time.
+
+    It is `PRBCD` with all pairs in its block: each step follows the gradient of the loss in all probabilities p and
+    projects onto :math:`\sum p \le` budget; in the end, flips are drawn from them. Step t is smaller by the root of t.
+
+    Threat model: that of `PRBCD`, on the whole graph. Graphs of more than 5,000 nodes are refused.
+
+    Attributes:
+        steps: along the gradient.
+        lr: size of the first, for gradients of the loss's mean and a budget of one flip a node.
+        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
+        loss: what is made large; see `attack_loss`.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+    goes_on: ClassVar[bool] = False
+
+    steps: int = 200
+    lr: float = 2000.0
+    samples: int = 20
+    loss: Loss = "tanh-margin"
+    labels: Labels = "true"
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        require_valid(self, {"steps": 1, "samples": 0})
+        descent = _all_pairs(self, task)
+        try:
+            for step in range(self.steps):
+                descent.step(self.lr / math.sqrt(step + 1))
+                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
+        except Stop:
+            yield as_edges(descent.best.flips, task.graph.num_nodes)
+            raise
+        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMax(Attack):
+    """The same against a model that learns while it is attacked: steps of the flips and of the model's weights in turn.
+
+    After each step of `PGD` the model takes a few steps of Adam on its training loss, on the graph whose edges have the
+    weights that the probabilities give them; so flips are found that training does not undo.
+
+    Threat model: that of `PGD`, for poisoning. It knows the training nodes; a victim is where the weights begin.
+
+    Attributes:
+        steps: along the gradient in the flips.
+        lr: size of the first, for gradients of the loss's mean and a budget of one flip a node.
+        inner_steps: of the model's weights after each.
+        inner_lr: their size.
+        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
+        loss: what is made large; see `attack_loss`.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        surrogate: the model that is attacked if there is no victim, or its name.
+        device: where to compute.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
+    goes_on: ClassVar[bool] = False
+
+    steps: int = 200
+    lr: float = 2000.0
+    inner_steps: int = 1
+    inner_lr: float = 0.01
+    samples: int = 20
+    loss: Loss = "tanh-margin"
+    labels: Labels = "true"
+    surrogate: str | Backbone = "linear-gcn"
+    device: str = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        require_valid(self, {"steps": 1, "inner_steps": 1, "samples": 0})
+        descent = _all_pairs(self, task)
+        learner = _Learner(descent.problem.model, task.graph, self.inner_lr)
+        try:
+            for step in range(self.steps):
+                edges, weights = descent.problem.weighted(descent.numbers, descent.p)
+                for _ in range(self.inner_steps):
+                    learner.step(edges, weights)
+                descent.face(learner.model)
+                descent.step(self.lr / math.sqrt(step + 1))
+                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
+        except Stop:
+            yield as_edges(descent.best.flips, task.graph.num_nodes)
+            raise
+        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+
+
+class _Learner:
+    """A model that is trained on, on graphs with weighted edges."""
+
+    def __init__(self, model: EdgeModel, graph: Graph, rate: float) -> None:
+        split, labels, _ = require_trainable(graph)
+        self._model = model
+        # Copies, because the victim's own must not change.
+        self._parameters = {name: value.detach().clone() for name, value in model.parameters.items()}
+        learnt = [value.requires_grad_() for name, value in self._parameters.items() if not name.startswith(BUFFER)]
+        self._optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=5e-4)
+        self._nodes = torch.from_numpy(split.train).to(model.device)
+        self._labels = torch.from_numpy(labels[split.train]).to(model.device)
+
+    @property
+    def model(self) -> EdgeModel:
+        """As it is now."""
+        return replace(self._model, parameters={name: value.detach() for name, value in self._parameters.items()})
+
+    def step(self, edges: Tensor, weights: Tensor) -> None:
+        """One step of the training loss."""
+        logits = replace(self._model, parameters=self._parameters).logits(edges, weights)
+        self._optimizer.zero_grad(set_to_none=True)
+        cross_entropy(logits[self._nodes], self._labels).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+
+def _all_pairs(attack: PGD | MinMax, task: Task) -> Descent:
+    n = task.graph.num_nodes
+    if n > MOST_NODES:
+        raise GraphError(
+            f"The attack {attack.name} looks at all pairs of nodes, for graphs of at most {MOST_NODES} nodes. Got {n}; "
+            "use prbcd, which looks at a block of them at a time."
+        )
+    model = edge_model(task, attack.surrogate, attack.device)
+    pairs = Candidates(n, task.targets, torch.zeros(0, dtype=torch.int64, device=attack.device))
+    problem = Relaxation.of(task, model, attack.loss, attack.labels, task.targets)
+    return Descent(problem, task.budget, pairs.all())

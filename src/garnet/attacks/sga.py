@@ -1,0 +1,205 @@
+"""The simplified gradient-based attack, Li et al. (TKDE 2021): targets in graphs of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.attacks.base import Attack, Task, flips
+from garnet.attacks.models import Labels, fitted
+from garnet.attacks.relaxation import require_valid
+from garnet.backbones.base import require_features
+from garnet.backbones.linear_gcn import LinearGCN
+from garnet.errors import ParameterError
+from garnet.graph import Edges, Graph, Split
+
+Nodes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGA(Attack):
+    r"""Flips edges of one target after the other, and looks at no more than their surroundings.
+
+    The surrogate is linear, :math:`Z = \hat A^2 X W`, and each flip moves a target towards the best wrong class. Looked
+    at are its own edges, to drop, and potential nodes, to join: those of the wrong class with the largest gradient,
+    found once for every two classes. The inner sums of :math:`\hat A (\hat A X W)` are kept for all nodes and mended
+    around each flip; the logits of the target after any one flip then follow exactly, not to first order alone. A flip
+    costs the time of the edges within two hops of its target, however large the graph is.
+
+    Threat model: knows the graph, the features and the labels of the training nodes. Of a victim it uses nothing but
+    the classes it sees in the clean graph, from which the surrogate then learns. Poisoning or evasion, aimed at
+    targets, direct: every flip touches its target, whose last edge stays. All flips go into one graph. A budget that
+    is not for each target is shared evenly.
+
+    Attributes:
+        potential: nodes to join that are looked at.
+        labels: which classes targets are to lose, the `true` ones or those that are `predicted` in the clean graph.
+    """
+
+    scope: ClassVar[Literal["local"]] = "local"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    potential: int = 1000
+    labels: Labels = "true"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        require_valid(self, {"potential": 1})
+        scene = _Scene(task.graph, _hidden(task), self.potential)
+        done, count = iter(task.done.T.tolist()), len(task.targets)
+        for index, target in enumerate(task.targets.tolist()):
+            share = task.budget * (index + 1) // count - task.budget * index // count
+            right = int(task.labels[target]) if self.labels == "true" else int(scene.classes[target])
+            if right < 0:
+                raise ParameterError(f"Target {target} has no label; attack what a model says (labels='predicted').")
+            for _ in range(min(share, len(scene.degrees) - 1 - len(scene.flipped(target)))):
+                earlier = next(done, None)
+                if earlier is not None:
+                    scene.flip(*earlier)
+                    continue
+                other = scene.best(target, right)
+                scene.flip(target, other)
+                yield flips([(target, other)])
+
+
+class _Scene:
+    r"""A graph that is flipped here and there, as a linear model of two hops sees it.
+
+    Attributes:
+        hidden: (n, classes), H = XW.
+        degrees: (n,) with the loop of weight one.
+        sums: (n, classes), :math:`S = (A + I) D^{-1/2} H`, so that :math:`Z = D^{-1/2} (A + I) D^{-1} S`.
+        classes: (n,) that the model sees in the clean graph.
+    """
+
+    def __init__(self, graph: Graph, hidden: NDArray[np.float64], potential: int) -> None:
+        self.hidden, self.degrees = hidden, graph.degrees + 1
+        self._adjacency, self._size = graph.adjacency, potential
+        scaled = hidden / np.sqrt(self.degrees)[:, None]
+        self.sums = graph.adjacency @ scaled + scaled
+        inner = self.sums / self.degrees[:, None]
+        self.classes = (graph.adjacency @ inner + inner).argmax(axis=1)
+        self._unseen = np.setdiff1d(np.arange(hidden.shape[1]), self.classes)
+        # The gradient in a new edge, for whichever target; of the clean graph, so that it does not change on the way.
+        self._gradient = inner.astype(np.float32)
+        self._potential: dict[tuple[int, int], Nodes] = {}
+        self._changed: dict[int, dict[int, float]] = {}
+
+    def neighbors(self, node: int) -> tuple[Nodes, NDArray[np.float64]]:
+        """The neighbours of a node, ascending, and the weights of its edges to them."""
+        row = slice(*self._adjacency.indptr[node : node + 2])
+        found, weights = self._adjacency.indices[row].astype(np.int64), self._adjacency.data[row].astype(np.float64)
+        if node not in self._changed:
+            return found, weights
+        changed = self._changed[node]
+        stays = ~np.isin(found, self.flipped(node))
+        new = np.array(sorted(other for other, weight in changed.items() if weight), dtype=np.int64)
+        found, weights = np.concatenate([found[stays], new]), np.concatenate([weights[stays], np.ones(len(new))])
+        order = found.argsort()
+        return found[order], weights[order]
+
+    def flipped(self, node: int) -> Nodes:
+        """The other ends of its pairs that were flipped."""
+        return np.fromiter(self._changed.get(node, ()), dtype=np.int64)
+
+    def flip(self, one: int, other: int) -> None:
+        """Flip a pair, and mend the sums around it."""
+        self._add(one, -1)
+        self._add(other, -1)
+        neighbors, weights = self.neighbors(one)
+        place = int(np.searchsorted(neighbors, other))
+        there = place < len(neighbors) and neighbors[place] == other
+        for node, end in ((one, other), (other, one)):
+            self._changed.setdefault(node, {})[end] = 0.0 if there else 1.0
+            self.degrees[node] += -weights[place] if there else 1.0
+        self._add(one, 1)
+        self._add(other, 1)
+
+    def logits(self, target: int) -> NDArray[np.float64]:
+        """(classes,) of the target."""
+        neighbors, weights = self.neighbors(target)
+        inner = (weights / self.degrees[neighbors]) @ self.sums[neighbors] + self.sums[target] / self.degrees[target]
+        found: NDArray[np.float64] = inner / np.sqrt(self.degrees[target])
+        return found
+
+    def best(self, target: int, right: int) -> int:
+        """The other end of the flip that leads most from the right class to the best wrong one."""
+        logits = self.logits(target)
+        logits[[right, *self._unseen]] = -np.inf
+        wrong = int(logits.argmax())
+        neighbors, _ = self.neighbors(target)
+        others = np.setdiff1d(self._worthwhile(right, wrong), neighbors)
+        others = np.concatenate([neighbors, others]) if len(neighbors) > 1 else others
+        others = np.setdiff1d(others, [*self.flipped(target), target])
+        if not len(others):
+            others = np.setdiff1d(np.arange(len(self.degrees)), [*self.flipped(target), target])
+        return int(others[self.leads(target, others, right, wrong).argmax()])
+
+    def leads(self, target: int, others: Nodes, right: int, wrong: int) -> NDArray[np.float64]:
+        """By how much the wrong class leads at the target, after a flip with each of the others alone."""
+        neighbors, weights = self.neighbors(target)
+        h, h_own = self.hidden[others, wrong] - self.hidden[others, right], self.hidden[target, [wrong, right]]
+        s, s_own = self.sums[others, wrong] - self.sums[others, right], self.sums[target, [wrong, right]]
+        h_own, s_own = h_own[0] - h_own[1], s_own[0] - s_own[1]
+        s_near = self.sums[neighbors, wrong] - self.sums[neighbors, right]
+        d, d_own, d_near = self.degrees[others], self.degrees[target], self.degrees[neighbors]
+
+        place = np.minimum(np.searchsorted(neighbors, others), max(len(neighbors) - 1, 0))
+        joined = neighbors[place] == others if len(neighbors) else np.zeros(len(others), dtype=bool)
+        old = np.where(joined, weights[place], 0.0) if len(neighbors) else np.zeros(len(others))
+        new = np.where(joined, 0.0, 1.0)
+        root, root_own = (d + new - old) ** -0.5, (d_own + new - old) ** -0.5
+        shift, shift_own = root - d**-0.5, root_own - d_own**-0.5
+
+        # Through the target's other neighbours, whose sums see the new degrees of target and flipped node.
+        through = (weights * s_near / d_near).sum() - old * s / d
+        through += h_own * shift_own * ((weights**2 / d_near).sum() - old**2 / d)
+        through += h * shift * self._paths(neighbors, weights / d_near, others)
+        # Through the loop of the target, and through the flipped edge.
+        s_own = s_own + h_own * shift_own + new * h * root - old * h * d**-0.5
+        s = s + h * shift + new * h_own * root_own - old * h_own * d_own**-0.5
+        lead: NDArray[np.float64] = root_own * (s_own * root_own**2 + through + new * s * root**2)
+        return lead
+
+    def _add(self, node: int, sign: int) -> None:
+        """Add, or take away, what a node gives to the sums of its neighbours and its own."""
+        neighbors, weights = self.neighbors(node)
+        given = sign * self.hidden[node] / np.sqrt(self.degrees[node])
+        self.sums[neighbors] += weights[:, None] * given
+        self.sums[node] += given
+
+    def _paths(self, neighbors: Nodes, factors: NDArray[np.float64], ends: Nodes) -> NDArray[np.float64]:
+        """Over the edges from neighbours to each of the ends (which ascend), the sum of weight times factor."""
+        total = np.zeros(len(ends))
+        for neighbor, factor in zip(neighbors.tolist(), factors.tolist(), strict=True):
+            found, weights = self.neighbors(neighbor)
+            place = np.minimum(np.searchsorted(ends, found), len(ends) - 1)
+            hit = ends[place] == found
+            np.add.at(total, place[hit], factor * weights[hit])
+        return total
+
+    def _worthwhile(self, right: int, wrong: int) -> Nodes:
+        """The nodes of the wrong class whose edge to a target of the right class has the largest gradient."""
+        if (right, wrong) not in self._potential:
+            nodes = np.flatnonzero(self.classes == wrong)
+            gradient = self._gradient[nodes, wrong] - self._gradient[nodes, right]
+            self._potential[right, wrong] = nodes[np.argsort(-gradient, kind="stable")[: self._size]]
+        return self._potential[right, wrong]
+
+
+def _hidden(task: Task) -> NDArray[np.float64]:
+    """(n, classes) what the surrogate makes of the features, before it looks at any edge."""
+    classes = 0 if task.graph.labels is None else int(task.graph.labels.max()) + 1
+    if task.victim is not None:
+        seen, n = task.victim.predictions(), task.graph.num_nodes
+        if len(seen) != n:
+            raise ParameterError(f"The victim was made for a graph of {len(seen)} nodes. Got one of {n}.")
+        none = np.zeros(0, dtype=np.int64)
+        task = replace(task, graph=replace(task.graph, labels=seen, split=Split(np.arange(n), none, none)))
+    weight = fitted(task, LinearGCN()).parameters["weight"].numpy().astype(np.float64)
+    hidden: NDArray[np.float64] = np.asarray(require_features(task.graph) @ weight)
+    # A victim may know classes that it never sees.
+    return np.pad(hidden, ((0, 0), (0, max(0, classes - hidden.shape[1]))))

@@ -1,0 +1,251 @@
+"""Metattack: gradients through training against dense automatic differentiation, and what the attack may do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch.nn.functional import cross_entropy
+
+from garnet.attacks import pair_scores
+from garnet.attacks.base import Stop, Task
+from garnet.attacks.degrees import DegreeTest
+from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
+from garnet.attacks.metattack import Metattack
+from garnet.attacks.pair_scores import Wiring
+from garnet.attacks.random import Random
+from garnet.attacks.unrolled import unrolled_meta_gradient
+from garnet.backbones import GCN, GPRGNN, MLP, LinearGCN
+from garnet.backbones.base import Features, glorot
+from garnet.backbones.gcn import GCNInputs
+from garnet.datasets import contextual_block_model, random_split
+from garnet.errors import GraphError, ParameterError
+from garnet.graph import as_graph
+from garnet.sparse import SparseMatrix
+from garnet.training import Training, train
+
+DESCENT = Descent(steps=25, hidden=5)
+
+
+def problem(seed, *, sparse=True, weighted=False, n=36, d=11, classes=3):
+    """A small random graph, and an attacker's aim on it."""
+    random = np.random.default_rng(seed)
+    upper = np.triu(random.random((n, n)) < 0.12, 1) * (random.random((n, n)) + 0.5 if weighted else 1.0)
+    features = ((random.random((n, d)) < 0.3) * random.random((n, d))).astype(np.float32)
+    labels = torch.from_numpy(random.integers(classes, size=n))
+    train_nodes = torch.from_numpy(random.permutation(n)[:10])
+    share = torch.from_numpy(random.random(n).astype(np.float32)) / n
+    held = Features(SparseMatrix(sp.csr_array(features)) if sparse else torch.from_numpy(features))
+    aim = Aim(held, train_nodes, labels[train_nodes], labels, share, classes)
+    return upper + upper.T, torch.from_numpy(features).double(), aim
+
+
+def dense_scores(adjacency, features, aim, model, first_order=False):
+    """The same by automatic differentiation of dense matrices, in double precision, for every pair of nodes."""
+    weights = torch.tensor(adjacency, dtype=torch.float64, requires_grad=True)
+    looped = weights + torch.eye(len(weights), dtype=torch.float64)
+    root = looped.sum(dim=1).rsqrt()
+    convolution = root[:, None] * looped * root
+    parameters, logits = model(convolution, features)
+    speed, harm = [torch.zeros_like(one) for one in parameters], 0.0
+    for _ in range(DESCENT.steps):
+        loss = cross_entropy(logits(parameters)[aim.train], aim.target)
+        slopes = torch.autograd.grad(loss, parameters, create_graph=not first_order)
+        speed = [DESCENT.momentum * one + slope for one, slope in zip(speed, slopes, strict=True)]
+        parameters = [one - DESCENT.lr * step for one, step in zip(parameters, speed, strict=True)]
+        if first_order:
+            parameters = [one.detach().requires_grad_() for one in parameters]
+            held = [one.detach() for one in parameters]
+            harm = harm + (aim.share * cross_entropy(logits(held), aim.labels, reduction="none")).sum()
+    if not first_order:
+        harm = (aim.share * cross_entropy(logits(parameters), aim.labels, reduction="none")).sum()
+    (gradient,) = torch.autograd.grad(harm, weights)
+    return (gradient + gradient.T).triu(1)
+
+
+def linear(seed, classes=3):
+    def model(convolution, features):
+        generator = torch.Generator().manual_seed(seed)
+        parameters = [
+            glorot(features.shape[1], DESCENT.hidden, generator).double().requires_grad_(),
+            glorot(DESCENT.hidden, classes, generator).double().requires_grad_(),
+        ]
+        return parameters, lambda weights: convolution @ (convolution @ (features @ weights[0] @ weights[1]))
+
+    return model
+
+
+def of_backbone(backbone, seed, classes=3):
+    def model(convolution, features):
+        initial = backbone.initial(features.shape[1], classes, torch.Generator().manual_seed(seed))
+        names = list(initial)
+        inputs = GCNInputs(Features(features), convolution)
+
+        def logits(values):
+            stacked = {name: value[None] for name, value in zip(names, values, strict=True)}
+            return backbone.logits(stacked, inputs, None)[0]
+
+        return [initial[name].double().requires_grad_() for name in names], logits
+
+    return model
+
+
+def assembled(gradient, wiring):
+    """All blocks of the scores in one matrix."""
+    whole = torch.zeros(wiring.n, wiring.n)
+    for first, block in gradient.scores(wiring):
+        whole[first : first + len(block), first:] = block
+    return whole.triu(1)
+
+
+def close(found, expected):
+    return float((found - expected).abs().max() / expected.abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sparse", [True, False])
+def test_linear_meta_gradient_is_that_of_dense_differentiation(seed, sparse):
+    adjacency, features, aim = problem(seed, sparse=sparse, weighted=seed % 2 == 1)
+    wiring = Wiring(sp.csr_array(adjacency), "cpu")
+    found = linear_meta_gradient(wiring, aim, DESCENT, torch.Generator().manual_seed(seed))
+    assert close(assembled(found, wiring), dense_scores(adjacency, features, aim, linear(seed)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_order_gradient_is_that_of_dense_differentiation(seed):
+    adjacency, features, aim = problem(seed)
+    wiring = Wiring(sp.csr_array(adjacency), "cpu")
+    found = first_order_gradient(wiring, aim, DESCENT, torch.Generator().manual_seed(seed))
+    assert close(assembled(found, wiring), dense_scores(adjacency, features, aim, linear(seed), first_order=True))
+
+
+@pytest.mark.parametrize("backbone", [GCN(hidden=5), GPRGNN(hidden=5, hops=3)])
+def test_gradient_through_any_backbone_is_that_of_dense_differentiation(backbone):
+    adjacency, features, aim = problem(7)
+    wiring = Wiring(sp.csr_array(adjacency), "cpu")
+    found = unrolled_meta_gradient(wiring, aim, DESCENT, torch.Generator().manual_seed(7), backbone)
+    assert close(assembled(found, wiring), dense_scores(adjacency, features, aim, of_backbone(backbone, 7)))
+
+
+def test_blocks_give_what_the_whole_gives(monkeypatch):
+    adjacency, _, aim = problem(3)
+    wiring = Wiring(sp.csr_array(adjacency), "cpu")
+    gradient = linear_meta_gradient(wiring, aim, DESCENT, torch.Generator().manual_seed(3))
+    whole = assembled(gradient, wiring)
+    monkeypatch.setattr(pair_scores, "_AT_ONCE", {"cpu": 7 * wiring.n})
+    assert len(list(gradient.scores(wiring))) == 6
+    torch.testing.assert_close(assembled(gradient, wiring), whole, rtol=1e-5, atol=1e-7)
+
+
+def test_wiring_follows_flips():
+    adjacency, _, _ = problem(1, weighted=True)
+    wiring = Wiring(sp.csr_array(adjacency), "cpu")
+    for one, other in ((0, 5), (5, 0), (2, 30), (7, 8)):
+        adjacency[one, other] = adjacency[other, one] = 0 if adjacency[one, other] else 1
+        wiring.flip(one, other)
+    looped = adjacency + np.eye(len(adjacency))
+    root = 1 / np.sqrt(looped.sum(axis=1))
+    np.testing.assert_allclose(wiring.normalized().toarray(), root[:, None] * looped * root, rtol=1e-12)
+    np.testing.assert_array_equal(wiring.counts, (adjacency > 0).sum(axis=1))
+    assert wiring.joined(7, 8) == (adjacency[7, 8] > 0)
+
+
+@pytest.fixture(scope="module")
+def community():
+    graph = contextual_block_model(200, classes=3, features=40, homophily=0.9, mean_degree=6, seed=1)
+    return as_graph(graph, split=random_split(graph.labels, train=0.15, val=0.15, seed=1))
+
+
+def accuracy(graph):
+    models = train(GCN(), graph, seeds=range(3), training=Training(epochs=100, lr=0.01))
+    return np.mean([one.accuracy() for one in models])
+
+
+@pytest.mark.parametrize("parameters", [{}, {"given_up": 0.0}, {"surrogate": GCN(hidden=16), "steps": 30}])
+def test_it_hurts_more_than_chance(community, parameters):
+    attack = Metattack(**parameters)(community, budget="20%")
+    chance = Random()(community, budget="20%")
+    assert accuracy(attack.apply(community)) < accuracy(chance.apply(community)) - 0.05
+
+
+def test_variants_have_their_own_aim(community):
+    task = Task(community, 1, None, np.zeros(0, dtype=np.int64), None, 0, np.zeros((2, 0), dtype=np.int64), print)
+    shares = {variant: aim_of(task, LinearGCN(), variant, 0.0, "cpu").share for variant in ("self", "train", "both")}
+    taught = torch.zeros(community.num_nodes, dtype=torch.bool)
+    taught[community.split.train] = True
+    assert not shares["self"][taught].any()
+    assert not shares["train"][~taught].any()
+    torch.testing.assert_close(shares["both"], (shares["self"] + shares["train"]) / 2)
+    for share in shares.values():
+        torch.testing.assert_close(share.sum(), torch.tensor(1.0))
+
+
+def test_nodes_that_are_lost_count_no_more():
+    _, _, aim = problem(2)
+    logits = torch.zeros(len(aim.labels), 3)
+    lost = torch.arange(0, len(logits), 2)
+    logits[lost, aim.labels[lost]] = -20
+    slope = replace(aim, given_up=0.01).loss_slope(logits)
+    assert not slope[lost].any()
+    kept = torch.arange(1, len(logits), 2)
+    torch.testing.assert_close(slope[kept], aim.loss_slope(logits)[kept])
+    logits.requires_grad_()
+    (aim.share * cross_entropy(logits, aim.labels, reduction="none")).sum().backward()
+    torch.testing.assert_close(aim.loss_slope(logits.detach()), logits.grad)
+
+
+def test_no_node_loses_its_last_edge(community):
+    attacked = Metattack(variant="train")(community, budget="20%").apply(community)
+    before, after = (np.diff(graph.adjacency.indptr) for graph in (community, attacked))
+    assert not ((before > 0) & (after == 0)).any()
+
+
+def test_unnoticeable_keeps_the_test_of_degrees(community):
+    free, careful = (Metattack(unnoticeable=kept)(community, budget="15%").apply(community) for kept in (False, True))
+    clean = np.diff(community.adjacency.indptr)
+
+    def ratio(graph):
+        """Of the degrees after, against those before."""
+        after, test = np.diff(graph.adjacency.indptr), DegreeTest.of(clean)
+        kept = after[after >= test.smallest]
+        moved = DegreeTest(
+            clean_count=test.count, clean_logs=test.logs, count=float(len(kept)), logs=float(np.log(kept).sum())
+        )
+        return moved.ratio
+
+    assert ratio(careful) < 0.004
+    assert ratio(free) > 0.004
+
+
+def test_stopped_it_goes_on_to_the_same_end(community):
+    whole = Metattack(unnoticeable=True)(community, budget="12 edges", seed=3)
+
+    def stop(text):
+        if text.startswith("5 of"):
+            raise Stop
+
+    begun = Metattack(unnoticeable=True)(community, budget="12 edges", seed=3, progress=stop)
+    assert begun.edges.shape[1] == 5
+    assert Metattack(unnoticeable=True)(community, budget="12 edges", seed=3, resume=begun) == whole
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"variant": "other"}, "'variant' parameter of Metattack must be 'self', 'train' or 'both'. Got 'other'"),
+        ({"steps": 0}, "'steps' parameter of Metattack must be an integer >= 1. Got 0 instead"),
+        ({"momentum": 1.0}, "'momentum' parameter of Metattack must be at least 0 and below 1"),
+        ({"surrogate": "gnn"}, "no backbone named 'gnn'"),
+        ({"surrogate": MLP()}, "Metattack cannot train through MLP"),
+        ({"surrogate": "gcn", "approx": True}, "is for its linear surrogate"),
+    ],
+)
+def test_bad_parameters_get_one_sentence(community, parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        Metattack(**parameters)(community, budget="1 edges")
+
+
+def test_a_graph_without_labels_is_refused(community):
+    with pytest.raises(GraphError, match="no labels, and the attack metattack needs them"):
+        Metattack()(as_graph(community.adjacency, features=community.features), budget="10%")
