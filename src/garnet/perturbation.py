@@ -96,7 +96,7 @@ class Perturbation:
         parameters: of the attack.
         budget: as the attack was given it, in words.
         seed: of everything random.
-        inputs: digest of what else the attack looked at: the features, labels or split it needs, and the victim.
+        inputs: digest of the features, labels and split, if the attack needs any of them, and of the victim.
         targets: nodes it was aimed at; empty for an attack on the whole graph.
         entries: changed features.
         complete: False if the attack was stopped before its budget was spent.

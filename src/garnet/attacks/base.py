@@ -144,7 +144,7 @@ class Attack(ABC):
         self._require(graph)
         nodes = self._targets(graph, targets)
         count = budget.changes(graph, len(nodes), self.changes)
-        fingerprint, inputs = graph.fingerprint, _digest(graph, self.needs, victim)
+        fingerprint, inputs = graph.fingerprint, _digest(graph if self.needs else None, victim)
         provenance: dict[str, Any] = {
             "attack": self.name, "parameters": self.parameters, "budget": str(budget), "seed": int(seed),
             "inputs": inputs, "targets": nodes,
@@ -167,7 +167,7 @@ class Attack(ABC):
                 task.tell(f"{changes.size} of {count} {self.changes}")
         except Stop:
             stopped = True
-        if (graph.fingerprint, _digest(graph, self.needs, victim)) != (fingerprint, inputs):
+        if (graph.fingerprint, _digest(graph if self.needs else None, victim)) != (fingerprint, inputs):
             raise AttackError(f"The attack {self.name} changed the graph or the victim it was given.")
         return Perturbation.of(graph, changes.edges, changes.entries, complete=not stopped, **provenance)
 
@@ -330,16 +330,16 @@ def _require_kind(value: Any, kind: type, rule: str) -> None:
         raise ParameterError(f"{rule} Got {type(value).__name__} instead.")
 
 
-def _digest(graph: Graph, parts: Sequence[str], victim: Predictor | None) -> str:
-    """Sixteen hex digits of these parts of a graph and of what a victim has learnt."""
+def _digest(graph: Graph | None, victim: Predictor | None) -> str:
+    """Sixteen hex digits of all but the edges of a graph, and of what a victim has learnt."""
     arrays: list[Any] = []
-    for part in parts:
-        value = getattr(graph, part)
-        if part == "split":
+    for part in ("features", "labels", "split"):
+        value: Any = getattr(graph, part, None)
+        if value is not None and part == "split":
             arrays += [value.train, value.val, value.test]
         elif sp.issparse(value):
             arrays += [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]
-        else:
+        elif value is not None:
             arrays.append(value)
     if victim is not None:
         arrays += [tensor.cpu().numpy() for tensor in (victim.scores, *victim.parameters.values())]

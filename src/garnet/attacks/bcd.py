@@ -46,7 +46,7 @@ class PRBCD(Attack):
         block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
         steps: with a block of which a part is drawn anew.
         fine_steps: with a block that stays.
-        lr: size of the steps, for gradients of the loss's mean and a budget of one flip a node.
+        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, in the mean.
         samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
         loss: what is made large; see `attack_loss`.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
@@ -61,7 +61,7 @@ class PRBCD(Attack):
     block_size: int = 250_000
     steps: int = 100
     fine_steps: int = 25
-    lr: float = 1000.0
+    lr: float = 0.25
     samples: int = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"

@@ -35,7 +35,8 @@ class PGD(Attack):
 
     Attributes:
         steps: along the gradient.
-        lr: size of the first, for gradients of the loss's mean and a budget of one flip a node.
+        lr: by how much the first raises the probabilities of the most promising flips, as many as the budget, in the
+            mean.
         samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
         loss: what is made large; see `attack_loss`.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
@@ -47,7 +48,7 @@ class PGD(Attack):
     goes_on: ClassVar[bool] = False
 
     steps: int = 200
-    lr: float = 2000.0
+    lr: float = 0.5
     samples: int = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
@@ -78,7 +79,8 @@ class MinMax(Attack):
 
     Attributes:
         steps: along the gradient in the flips.
-        lr: size of the first, for gradients of the loss's mean and a budget of one flip a node.
+        lr: by how much the first raises the probabilities of the most promising flips, as many as the budget, in the
+            mean.
         inner_steps: of the model's weights after each.
         inner_lr: their size.
         samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
@@ -92,7 +94,7 @@ class MinMax(Attack):
     goes_on: ClassVar[bool] = False
 
     steps: int = 200
-    lr: float = 2000.0
+    lr: float = 0.5
     inner_steps: int = 1
     inner_lr: float = 0.01
     samples: int = 20

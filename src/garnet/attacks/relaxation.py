@@ -219,10 +219,10 @@ class Descent:
         self.best = Best(-math.inf, self.numbers[:0], self.numbers, self.p)
 
     def step(self, rate: float) -> None:
-        """One step along the gradient, scaled for a budget of one flip a node."""
+        """One step along the gradient; the largest of it, as many as the budget, are `rate` in the mean."""
         gradient = self.problem.gradient(self.numbers, self.p)
-        rate *= self.budget / self.problem.model.nodes
-        self.p = projected(self.p + rate * gradient, self.budget)
+        largest = gradient.topk(min(self.budget, len(gradient))).values.clamp_min(0).mean()
+        self.p = projected(self.p + rate / largest.clamp_min(1e-30) * gradient, self.budget)
         flips = _likeliest(self.numbers, self.p, self.budget)
         loss = self.problem.flipped(flips)
         if loss > self.best.loss:

@@ -6,8 +6,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from garnet.datasets import load, poisoned
+from garnet.datasets.splits import aimed_at
 from garnet.errors import ParameterError
-from garnet.graph import Graph
+from garnet.graph import Graph, as_graph
+from garnet.perturbation import Perturbation
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ def build_graphs(cell: Cell) -> tuple[Graph, Graph]:
     clean = load(cell.graph, split=cell.split)
     if cell.attack == "none":
         return clean, clean
+    if cell.attack.endswith(".npz"):
+        made = Perturbation.load(cell.attack)
+        parts = aimed_at(clean.split, made.targets) if len(made.targets) else clean.split
+        return as_graph(made.apply(clean), split=parts), clean
     return poisoned(cell.graph, attack=cell.attack, budget=_budget(cell), split=cell.split), clean
 
 
@@ -56,9 +62,8 @@ def build_purifier(cell: Cell, device: str) -> Any:
     if cell.defense == "garnet-paper":
         from garnet.purify import GARNET
 
-        # The authors' parameters for a clean graph are those they published beside Metattack's.
-        attack = "metattack" if cell.attack == "none" else cell.attack
-        authors = GARNET.paper(cell.graph, str(cell.backbone), attack=attack, budget=_budget(cell))
+        attack, budget = _as_published(cell)
+        authors = GARNET.paper(cell.graph, str(cell.backbone), attack=attack, budget=budget)
         return replace(authors, device=device, **parameters)
     kind = PURIFIERS.get(cell.defense)
     return PURIFIERS.build(cell.defense, parameters | ({"device": device} if "device" in _fields(kind) else {}))
@@ -90,10 +95,18 @@ def _model(cell: Cell) -> tuple[Any, Any]:
         from garnet.presets import published_model
 
         defended = cell.defense != "none"
-        backbone, training = published_model(cell.graph, cell.backbone, cell.attack, _budget(cell), defended=defended)
+        backbone, training = published_model(cell.graph, cell.backbone, *_as_published(cell), defended=defended)
     else:
         backbone, training = BACKBONES.build(cell.backbone, {}), Training()
     return backbone, replace(training, **dict(cell.training))
+
+
+def _as_published(cell: Cell) -> tuple[str, float]:
+    """The attack and budget whose published parameters a cell takes: those of Metattack, but for Nettack."""
+    from garnet.bench.study import threat
+
+    attack, budget = threat(cell.facts())
+    return "nettack" if attack == "nettack" else "metattack", budget
 
 
 def _budget(cell: Cell) -> float:

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from garnet.bench.study import threat
+
 Facts = Mapping[str, Any]
 
 
@@ -25,9 +27,9 @@ def accuracy(facts: Facts) -> Published | None:
     own = {"features"} | ({"k"} if facts["defense"] == "feature-knn" else set())
     if str(facts["split"]).startswith("random") or facts["training"] or set(facts["parameters"]) - own:
         return None
+    attack, budget = threat(facts)
     # A clean graph without an attack in mind has the test nodes that the paper's tables of Metattack have.
-    attack = "metattack" if facts["attack"] == "none" else facts["attack"]
-    key = (facts["graph"], attack, float(facts["budget"] or 0), facts["backbone"], _defense(facts))
+    key = (facts["graph"], "metattack" if attack == "none" else attack, budget, facts["backbone"], _defense(facts))
     return _accuracies().get(key)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -21,6 +22,7 @@ Value = str | int | float | bool | tuple[float, ...] | None
 Pairs = tuple[tuple[str, Value], ...]
 
 ATTACKS = ("none", "metattack", "nettack")
+_OWN = re.compile(r"(?:.*/)?[\w-]+?-(?P<attack>[a-z][a-z-]*)-(?P<budget>\d+(?:\.\d+)?)\.npz")
 MODELS = ("default", "paper")
 MEASURES = ("accuracy", "homophily", "recovery", "rank")
 
@@ -37,8 +39,9 @@ class Cell:
 
     Attributes:
         graph: its name in the catalogue.
-        attack: whose published poison; `none` is the clean graph.
-        budget: of the attack; None without one.
+        attack: whose published poison; or the file of a perturbation, such as `perturbations/cora-metattack-0.2.npz`,
+            in whose name the attack and its budget come last; `none` is the clean graph.
+        budget: of a published poison; None for others.
         defense: its name.
         backbone: name of the model; None where none is trained and none decides on parameters.
         model: whose parameters and training of the backbone, `paper` or `default`; None where none is trained.
@@ -101,11 +104,25 @@ def key_of(facts: Mapping[str, Any]) -> str:
 
 def describe(facts: Mapping[str, Any]) -> str:
     """A cell in a few words, such as `cora, metattack 0.2, gcn, garnet k=10`."""
-    attack = "clean" if facts["attack"] == "none" else f"{facts['attack']} {facts['budget']:g}"
+    attack = attack_words(facts)
     defense = " ".join([facts["defense"], *(f"{name}={value}" for name, value in facts["parameters"].items())])
     parts = (facts["graph"], facts["split"], attack, facts["backbone"], defense)
     measure = "" if facts["measure"] == "accuracy" else f": {facts['measure']}"
     return ", ".join(part for part in parts if part) + measure
+
+
+def attack_words(facts: Mapping[str, Any]) -> str:
+    """The attack of a cell in words, such as `metattack 0.2`, or `metattack 0.2, ours` if it came from a file."""
+    attack, budget = threat(facts)
+    if attack == "none":
+        return "clean"
+    return f"{attack} {budget:g}" + (", ours" if facts["attack"].endswith(".npz") else "")
+
+
+def threat(facts: Mapping[str, Any]) -> tuple[str, float]:
+    """Name and budget of the attack of a cell, from the name of its file if it has one."""
+    own = _OWN.fullmatch(facts["attack"])
+    return (own["attack"], float(own["budget"])) if own else (facts["attack"], float(facts["budget"] or 0))
 
 
 def plain(value: Any) -> Any:
@@ -157,7 +174,7 @@ def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
         if name not in group:
             raise ParameterError(f"A group of cells lacks {name!r}; name one or a list of them.")
     graphs = [known_name(name, names(), "graph") for name in _listed(group, "graph")]
-    attacks = [known_name(name, ATTACKS, "published attack") for name in _listed(group, "attack", "none")]
+    attacks = [_attack(name) for name in _listed(group, "attack", "none")]
     defenses = [known_name(name, defense_names(), "defence") for name in _listed(group, "defense")]
     measures = [known_name(name, MEASURES, "measure") for name in _listed(group, "measure", "accuracy")]
     models = [known_name(name, MODELS, "model") for name in _listed(group, "model", "default")]
@@ -224,6 +241,16 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _attack(name: Any) -> str:
+    if isinstance(name, str) and name.endswith(".npz"):
+        if not _OWN.fullmatch(name):
+            raise ParameterError(
+                f"A perturbation is named after its graph, attack and budget, as cora-metattack-0.2.npz. Got {name!r}."
+            )
+        return name
+    return known_name(name, ATTACKS, "published attack")
+
+
 def _split(name: Any) -> str | None:
     if name is not None and not isinstance(name, str):
         raise ParameterError(f"A split is named by text, such as 'geom-gcn-3'. Got {name!r} instead.")
@@ -231,9 +258,10 @@ def _split(name: Any) -> str | None:
 
 
 def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]:
-    if "none" in attacks:
-        if "budget" in group or len(set(attacks)) > 1:
-            raise ParameterError("The attack 'none' has no budget and needs a group of cells of its own.")
+    alone = [attack for attack in attacks if attack not in ATTACKS[1:]]
+    if alone:
+        if "budget" in group or len(alone) < len(attacks):
+            raise ParameterError(f"The attack {alone[0]!r} has no budget and needs a group of cells of its own.")
         return [None]
     budgets = _listed(group, "budget")
     if not budgets or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in budgets):

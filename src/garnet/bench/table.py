@@ -10,7 +10,7 @@ from typing import Any
 
 from garnet.bench import published
 from garnet.bench.record import Record, spread
-from garnet.bench.study import describe, key_of
+from garnet.bench.study import attack_words, describe, key_of, threat
 
 Facts = Mapping[str, Any]
 _MISSING = "–"
@@ -229,9 +229,8 @@ def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
 
 
 def _attack(facts: Facts) -> str:
-    if facts["attack"] == "none":
-        return "clean"
-    return f"{facts['attack']} clean" if not facts["budget"] else f"{facts['attack']} {facts['budget']:g}"
+    attack, budget = threat(facts)
+    return f"{attack} clean" if attack != "none" and not budget else attack_words(facts)
 
 
 def _family(split: str | None) -> str:
