@@ -1,8 +1,32 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
 from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.budget import Budget
 from garnet.attacks.dice import DICE
+from garnet.attacks.features import FeatureFlip, FeaturePGD
+from garnet.attacks.lowblow import LowBlow
+from garnet.attacks.metattack import Metattack
+from garnet.attacks.nettack import Nettack
+from garnet.attacks.pgd import PGD, MinMax
 from garnet.attacks.random import Random
+from garnet.attacks.sga import SGA
 
-__all__ = ["DICE", "Attack", "Budget", "Random", "Stop", "Task"]
+__all__ = [
+    "DICE",
+    "GRBCD",
+    "PGD",
+    "PRBCD",
+    "SGA",
+    "Attack",
+    "Budget",
+    "FeatureFlip",
+    "FeaturePGD",
+    "LowBlow",
+    "Metattack",
+    "MinMax",
+    "Nettack",
+    "Random",
+    "Stop",
+    "Task",
+]

@@ -27,15 +27,19 @@ from garnet.backbones.base import Backbone
 from garnet.errors import ParameterError
 from garnet.graph import Edges
 
+# Pairs that stay in the block, for each flip of the budget: with more of them, probabilities spread thin and say little
+# of the few flips that can be made; with fewer, first guesses stay.
+_KEPT = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class PRBCD(Attack):
     r"""Projected randomised block coordinate descent: probabilities of flips, learnt for a block of pairs at a time.
 
     A pair in the block is flipped with probability p: it has weight p if it is no edge, and w (1 - p) if it is an edge
-    of weight w. Each step follows the gradient of the loss in p and projects onto :math:`\sum p \le` budget; then up
-    to half of the block, the pairs most probable to be flipped, stays, and the rest is drawn anew. Last, the block
-    stays as it was when it was best, and the probabilities are refined and drawn from.
+    of weight w. Each step follows the gradient of the loss in p and projects onto :math:`\sum p \le` budget; then the
+    likeliest flips, three times as many as the budget allows but at most half of the block, stay, and the rest is drawn
+    anew. Last, the block stays as it was when it was best, and the probabilities are refined and drawn from.
 
     Threat model: knows the graph, the features, and either the victim, which is evaded, or the labels to train a
     surrogate on, to poison by transfer. It also knows the true labels of the nodes under attack, unless `labels` says
@@ -90,7 +94,7 @@ class PRBCD(Attack):
                     descent.step(self.lr / decay)
                     task.tell(f"step {step + 1} of {self.steps + self.fine_steps}, loss {descent.best.loss:.4f}")
                     if renewed and step < self.steps - 1:
-                        descent.shrink(self.block_size // 2)
+                        descent.shrink(min(self.block_size // 2, _KEPT * budget))
                         descent.extend(pairs.draw(self.block_size - len(descent.numbers), generator, 0))
                     elif step == self.steps - 1:
                         descent.go_back()
@@ -107,15 +111,15 @@ class GRBCD(Attack):
     """Greedy randomised block coordinate descent: of each random block of pairs, those of largest gradient are flipped.
 
     The budget is spread evenly over the steps. Blocks follow from seed and step alone, so that an attack that was
-    stopped goes on as if it had not been. The default loss is that of the nodes that are still right: greedy flips
-    should not be spent on others.
+    stopped goes on as if it had not been.
 
     Threat model: that of `PRBCD`.
 
     Attributes:
         block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
         steps: among which the budget is spread; never more than there are flips.
-        loss: what is made large; see `attack_loss`.
+        loss: what is made large; see `attack_loss`. None is `masked-cross-entropy` against a victim, and `tanh-margin`
+            through a surrogate, which may be too unsure of all nodes for the entropy to tell who wavers.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
         surrogate: the model that is attacked if there is no victim, or its name.
         device: where to compute.
@@ -126,7 +130,7 @@ class GRBCD(Attack):
 
     block_size: int = 250_000
     steps: int = 125
-    loss: Loss = "masked-cross-entropy"
+    loss: Loss | None = None
     labels: Labels = "true"
     surrogate: str | Backbone = "linear-gcn"
     device: str = "cpu"
@@ -134,10 +138,11 @@ class GRBCD(Attack):
     def _run(self, task: Task) -> Iterator[Edges]:
         require_valid(self, {"block_size": 1, "steps": 1})
         model, n = edge_model(task, self.surrogate, self.device), task.graph.num_nodes
+        loss = self.loss or ("tanh-margin" if task.victim is None else "masked-cross-entropy")
         done = pair_numbers(torch.from_numpy(task.done).to(self.device), n)
         flips = done[:0]
         for number, (targets, budget) in enumerate(aims(task)):
-            clean = Relaxation.of(task, model, self.loss, self.labels, targets)
+            clean = Relaxation.of(task, model, loss, self.labels, targets)
             budget = min(budget, Candidates(n, targets, flips).size)
             steps = min(self.steps, budget)
             bounds = [len(flips) + budget * step // steps for step in range(steps + 1)]

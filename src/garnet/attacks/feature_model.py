@@ -183,9 +183,11 @@ class FeatureModel:
             products.append((x, None))
             # A new list: layers that keep what they have made of their first features must not see these.
             inputs = replace(self.inputs, x=x, built=[])
-        else:
+        elif isinstance(self.inputs, Features) or isinstance(getattr(self.inputs, "features", None), Features):
             watched = Features(_Watched(self.clean.matrix, places, changes, products))  # type: ignore[arg-type]
             inputs = watched if isinstance(self.inputs, Features) else replace(self.inputs, features=watched)
+        else:
+            raise ParameterError(_no_gradient(self.backbone))
         return self.backbone.logits(self.parameters, inputs, None)[0], products
 
     def _require_gradient(self) -> None:
@@ -193,10 +195,7 @@ class FeatureModel:
         none = torch.zeros((2, 0), dtype=torch.int64, device=self.device)
         _, gradient = self.gradient(lambda logits: logits.square().sum(), none, none[0].float())
         if not gradient.left.any():
-            raise ParameterError(
-                f"This model does not use features: no gradient of {type(self.backbone).__name__} reaches them; attack "
-                "through a surrogate, such as 'linear-gcn', 'gcn' or 'mlp'."
-            )
+            raise ParameterError(_no_gradient(self.backbone))
 
 
 class _Watched:
@@ -220,3 +219,10 @@ class _Watched:
             product.index_add_(0, places[0], changes[:, None] * block[places[1]])
         self._products.append((product.requires_grad_(), block.detach()))
         return product
+
+
+def _no_gradient(backbone: Backbone) -> str:
+    return (
+        f"This model does not use features: no gradient of {type(backbone).__name__} reaches them; attack through a "
+        "surrogate, such as 'linear-gcn', 'gcn' or 'mlp'."
+    )

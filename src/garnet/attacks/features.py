@@ -37,8 +37,9 @@ class FeatureFlip(Attack):
     under attack alone. Edges stay. There is no limit but the budget, which is spent even where no flip helps.
 
     Attributes:
-        loss: what is made large; see `attack_loss`. `auto` is the `tanh-margin` of several nodes, and the `margin` of
-            one, which has a gradient however sure the model is.
+        loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
+            however sure the model is; of several nodes it is the `masked-cross-entropy` of a victim, and the
+            `tanh-margin` of a surrogate, whose flips do more to other models.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
         direct: whether only the nodes under attack change their words.
         at_once: flips for each gradient; more are faster, and a little weaker.
@@ -98,8 +99,8 @@ class FeaturePGD(Attack):
         steps: after that.
         renewed: share of the entries that makes room in the first of the steps; in the t-th it is that over the root
             of t.
-        loss: what is made large; see `attack_loss`. `auto` is the `tanh-margin` of several nodes, and the `margin` of
-            one, which has a gradient however sure the model is.
+        loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
+            however sure the model is, and the `tanh-margin` of several.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
         direct: whether only the nodes under attack change their features.
         surrogate: the model that is attacked if there is no victim, or its name.
@@ -150,7 +151,7 @@ class FeaturePGD(Attack):
                 places = torch.cat([places[:, kept], chosen[:, worth > 0]], dim=1)
                 changes = bounds.corner(gradient, places)
             settled, fixed = torch.cat([settled, best[0]], dim=1), torch.cat([fixed, best[1]])
-            yield _entries(model, best[0], model.at(best[0]) + best[1])
+            yield _entries(model, best[0], bounds.inside(best[0], model.at(best[0]) + best[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +209,9 @@ def _aims(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> 
         classes = torch.from_numpy(known).to(attack.device)
     width, each = model.features.shape[1], task.per_target
     together = len(nodes) if each is None else 1
-    loss = attack.loss if attack.loss != "auto" else "margin" if together == 1 else "tanh-margin"
+    evaded = isinstance(attack, FeatureFlip) and task.victim is not None
+    several = "masked-cross-entropy" if evaded else "tanh-margin"
+    loss = attack.loss if attack.loss != "auto" else "margin" if together == 1 else several
     for own, lost in zip(torch.split(nodes, together), torch.split(classes, together), strict=True):
         yield _Aim(own, lost, each or task.budget, loss, own if attack.direct else None, width)
 
@@ -248,6 +251,10 @@ class _Bounds:
         """(m,) what is added to entries if each goes as far as it may where the loss grows."""
         limits = (one[places[1]] for one in (self.reach, self.least, self.largest))
         return _farthest(gradient.at(places), self.model.at(places), *limits)
+
+    def inside(self, places: Tensor, values: Tensor) -> Tensor:
+        """Values (m,) of entries, after rounding has put some just outside of what a feature may be."""
+        return values.clamp(self.least[places[1]], self.largest[places[1]])
 
     def worth(self, nodes: Tensor, slopes: Tensor) -> Tensor:
         """(b, d) by how much the loss then grows, to first order, for each entry of some nodes."""

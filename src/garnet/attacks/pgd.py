@@ -48,7 +48,7 @@ class PGD(Attack):
     goes_on: ClassVar[bool] = False
 
     steps: int = 200
-    lr: float = 0.5
+    lr: float = 0.1
     samples: int = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
@@ -94,7 +94,7 @@ class MinMax(Attack):
     goes_on: ClassVar[bool] = False
 
     steps: int = 200
-    lr: float = 0.5
+    lr: float = 0.1
     inner_steps: int = 1
     inner_lr: float = 0.01
     samples: int = 20

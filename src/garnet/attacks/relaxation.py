@@ -35,7 +35,8 @@ def require_valid(attack: Attack, least: dict[str, int]) -> None:
         for name, value in least.items()
     ]
     for name, known in (("loss", LOSSES), ("labels", ("true", "predicted"))):
-        rules.append((name, getattr(attack, name, known[0]) in known, "one of " + ", ".join(map(repr, known))))
+        fine = getattr(attack, name, known[0]) in (*known, getattr(type(attack), name, known[0]))
+        rules.append((name, fine, "one of " + ", ".join(map(repr, known))))
     for name in ("lr", "inner_lr"):
         rate = getattr(attack, name, 1.0)
         rules.append((name, is_number(rate) and 0 < rate < math.inf, "a positive number"))

@@ -14,10 +14,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Symmetrize, err, out, stages
+from garnet.cli.console import Json, Symmetrize, err, out, read_graph, stages
 from garnet.cli.train import _with_split
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ _WORDS = {"none": None, "true": True, "false": False}
 def attack(
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="GRAPH", help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx, .pt, or OGB's folder."),
+        typer.Argument(
+            metavar="GRAPH", help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx, .pt, or a name such as cora."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--attack", "-a", help="Which; --list shows them.")] = None,
     budget: Annotated[
@@ -80,7 +83,7 @@ def attack(
         _list(as_json)
         return
     from garnet.attacks import Budget
-    from garnet.datasets.files import left_out, load_graph
+    from garnet.datasets.files import left_out
     from garnet.errors import ParameterError
     from garnet.perturbation import Perturbation
     from garnet.predictor import Predictor
@@ -97,7 +100,7 @@ def attack(
     allowed = Budget.parse(budget, chosen.changes)
     with stages() as progress:
         progress("read")
-        graph = load_graph(source, symmetrize=symmetrize)
+        graph = read_graph(source, symmetrize)
         trains = "split" in chosen.needs or (victim is None and hasattr(chosen, "surrogate"))
         if split is not None or (trains and graph.split is None):
             graph = _with_split(graph, split, split_seed)
@@ -301,9 +304,12 @@ def _list(as_json: bool) -> None:
     if as_json:
         out.print_json(json.dumps(rows))
         return
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("name", "scope", "changes", "needs", "what it does"):
-        table.add_column(column, no_wrap=column in ("name", "scope", "changes"))
+        # One need below the other leaves the last column room on a narrow terminal.
+        table.add_column(
+            column, no_wrap=column in ("name", "scope", "changes"), max_width=9 if column == "needs" else None
+        )
     for row in rows:
         table.add_row(*(escape(", ".join(cell) if isinstance(cell, list) else str(cell)) for cell in row.values()))
     out.print(table)

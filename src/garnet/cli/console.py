@@ -14,16 +14,29 @@ from rich.markup import escape
 from garnet.errors import ParameterError
 
 if TYPE_CHECKING:
+    from garnet.graph import Graph
     from garnet.purification import Progress
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 Source = Annotated[
-    Path, typer.Argument(help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx (with .gz too), .pt, or OGB's folder.")
+    Path,
+    typer.Argument(
+        help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx (with .gz too), .pt, OGB's folder, or a name such as cora."
+    ),
 ]
 Symmetrize = Annotated[bool, typer.Option("--symmetrize", help="Accept a directed graph; keep each edge both ways.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def read_graph(source: Path, symmetrize: bool) -> Graph:
+    """The graph in a file or folder or, if there is none, the one of that name in the catalogue."""
+    from garnet.datasets import load, load_graph, names
+
+    if not source.exists() and str(source) in names():
+        return load(str(source))
+    return load_graph(source, symmetrize=symmetrize)
 
 
 @contextmanager

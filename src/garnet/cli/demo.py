@@ -16,38 +16,45 @@ if TYPE_CHECKING:
 _MODELS = 5
 
 
-def demo(seed: Annotated[int, typer.Option(min=0, help="Seed of the planted edges and of the purifier.")] = 0) -> None:
-    """Plant edges between classes of a real citation graph (Cora), purify it, and train a GCN before and after."""
-    import numpy as np
-
+def demo(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the purifier, the models and a live attack.")] = 0,
+    live: Annotated[
+        bool, typer.Option("--live", help="Attack the graph anew (minutes) instead of using a stored attack.")
+    ] = False,
+) -> None:
+    """Let Metattack poison a real citation graph (Cora), purify it, and train a GCN before and after."""
+    from garnet.attacks import Metattack
     from garnet.backbones import GCN
-    from garnet.datasets import inter_class_edges, load
+    from garnet.datasets import cora_metattack, load
     from garnet.defenses import Purified
+    from garnet.edges import canonical, contains
     from garnet.purify import GARNET
     from garnet.training import train
 
-    clean = load("cora", split="random", seed=seed)
-    count = clean.num_edges // 5
-    planted = inter_class_edges(clean, count, seed=seed)
-    poisoned = clean.with_edges(np.concatenate([clean.edges, planted], axis=1))
-    out.print(
-        f"Cora: {clean.num_nodes:,} papers, {clean.num_edges:,} citations, 7 subjects. "
-        f"A stranger adds {count:,} edges between subjects (seed {seed})."
-    )
+    clean = load("cora", split="random")
     seeds = range(seed, seed + _MODELS)
     with stages() as progress:
+        attack = Metattack()(clean, budget="20%", seed=seed, progress=progress) if live else cora_metattack()
+        poisoned, planted = attack.apply(clean), canonical(*attack.added(clean), clean.num_nodes)
+        count = planted.shape[1]
+        out.print(
+            f"Cora: {clean.num_nodes:,} papers, {clean.num_edges:,} citations, 7 subjects. An attacker who knows the "
+            f"subjects of a tenth adds {count:,} edges and drops {attack.edges.shape[1] - count:,} (Metattack, "
+            f"seed {attack.seed})."
+        )
         before = Purified(None, GCN()).fit_seeds(poisoned, seeds, progress=progress)
         result = GARNET(seed=seed).purify(poisoned, progress=progress)
         after = train(GCN(), result.graph, seeds=seeds, progress=progress)
 
     ledger = result.ledger
-    dropped, lost = ledger.share_dropped(planted), ledger.share_dropped(clean.edges)
+    true = poisoned.edges[:, ~contains(planted, poisoned.edges, clean.num_nodes)]
+    dropped, lost = ledger.share_dropped(planted), ledger.share_dropped(true)
     table = Table(title="What GARNET made of it", title_justify="left")
     table.add_column("")
     table.add_column("edges", justify="right")
     table.add_column("share", justify="right")
-    table.add_row("planted edges dropped", f"{dropped * count:,.0f} of {count:,}", f"{dropped:.1%}")
-    table.add_row("true edges kept", f"{(1 - lost) * clean.num_edges:,.0f} of {clean.num_edges:,}", f"{1 - lost:.1%}")
+    table.add_row("edges of the attack dropped", f"{dropped * count:,.0f} of {count:,}", f"{dropped:.1%}")
+    table.add_row("true edges kept", f"{(1 - lost) * true.shape[1]:,.0f} of {true.shape[1]:,}", f"{1 - lost:.1%}")
     table.add_row("new edges", f"{ledger.added.shape[1]:,}", "")
     table.add_row("edges that join equal subjects, before", f"{poisoned.num_edges:,}", f"{poisoned.homophily:.1%}")
     table.add_row(
@@ -72,7 +79,7 @@ def _spread(values: list[float]) -> str:
 
 
 def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 44) -> str:
-    """Scores of true and planted edges as bars of text, the nearest on top."""
+    """Scores of true edges and of the attack's as bars of text, the nearest on top."""
     import numpy as np
 
     from garnet.edges import contains
@@ -85,7 +92,7 @@ def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 
     counts = [np.histogram(scores[mask], limits)[0] for mask in (~strange, strange)]
     unit = max(1, int((counts[0] + counts[1]).max() / width))
     full, light = "#:" if out.options.ascii_only else "█░"
-    lines = [f"How near the two ends of an input edge lie: [green]{full} true edges[/], [red]{light} planted edges[/]"]
+    lines = [f"How near the two ends of an input edge lie: [green]{full} true edges[/], [red]{light} the attack's[/]"]
     for row in reversed(range(bins)):
         bar = f"[green]{full * (counts[0][row] // unit)}[/][red]{light * (counts[1][row] // unit)}[/]"
         lines.append(f"{limits[row]:7.2f}  {bar}")

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, number, out, stages
+from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, stages
 
 if TYPE_CHECKING:
     from garnet.graph import Graph
@@ -37,7 +37,7 @@ def purify(
     as_json: Json = False,
 ) -> None:
     """Purify a graph and write the result, whole or not at all."""
-    from garnet.datasets.files import left_out, load_graph, require_writable
+    from garnet.datasets.files import left_out, require_writable
     from garnet.purify import GARNET
 
     require_writable(output)
@@ -53,7 +53,7 @@ def purify(
     )
     with stages() as progress:
         progress("read")
-        graph = load_graph(source, symmetrize=symmetrize)
+        graph = read_graph(source, symmetrize)
         result = purifier.purify(graph, progress=progress)
         progress("write")
         result.graph.save(output)
@@ -77,9 +77,7 @@ def purify(
 
 def info(source: Source, symmetrize: Symmetrize = False, as_json: Json = False) -> None:
     """Say what a graph file holds."""
-    from garnet.datasets.files import load_graph
-
-    facts = _facts(load_graph(source, symmetrize=symmetrize))
+    facts = _facts(read_graph(source, symmetrize))
     if as_json:
         out.print_json(json.dumps(facts))
         return

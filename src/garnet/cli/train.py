@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, out, stages
+from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages
 
 if TYPE_CHECKING:
     from garnet.graph import Graph, Split
@@ -45,7 +45,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
-    from garnet.datasets.files import load_graph, require_writable
+    from garnet.datasets.files import require_writable
     from garnet.defenses import Purified
     from garnet.errors import ParameterError
     from garnet.lesson import require_trainable
@@ -67,7 +67,7 @@ def train(
     defense = Purified(GARNET(device=device) if purify else None, BACKBONES.build(backbone, {}), training, device)
     with stages() as progress:
         progress("read")
-        graph = _with_split(load_graph(source, symmetrize=symmetrize), split, split_seed)
+        graph = _with_split(read_graph(source, symmetrize), split, split_seed)
         predictors = defense.fit_seeds(graph, range(seeds), progress=progress)
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]

@@ -1,7 +1,7 @@
 """The field's graphs by name, readers and writers of its file formats, splits, and synthetic graphs."""
 
 from garnet.datasets.catalog import load, names, poisoned
-from garnet.datasets.embedded import cora
+from garnet.datasets.embedded import cora, cora_metattack
 from garnet.datasets.files import load_graph, save_graph
 from garnet.datasets.ogb import read_ogb
 from garnet.datasets.splits import random_split
@@ -12,6 +12,7 @@ __all__ = [
     "class_features",
     "contextual_block_model",
     "cora",
+    "cora_metattack",
     "inter_class_edges",
     "load",
     "load_graph",
