@@ -14,20 +14,12 @@ from garnet.datasets import contextual_block_model
 from garnet.errors import BudgetError, GarnetError, GraphError, ParameterError
 from garnet.registry import ATTACKS
 
-# Whether names are skipped whose module is not there yet.
-MISSING_ALLOWED = True
-
 NAMES = ATTACKS.names()
 BUDGET = 6
 
 
 def built(name):
-    try:
-        return ATTACKS.build(name, {})
-    except ModuleNotFoundError as error:
-        if MISSING_ALLOWED and error.name is not None and error.name.startswith("garnet.attacks"):
-            pytest.skip(f"{error.name} is not there yet")
-        raise
+    return ATTACKS.build(name, {})
 
 
 def whole_graph(n=60, *, sparse=False, weights=None):

@@ -35,7 +35,8 @@ class Nettack(Attack):
     model of the defender's. It trains a linear GCN, :math:`\hat A^2 X W`, on the clean graph, or takes one as victim,
     and lowers the margin of each target: the logit of its label less the best of the others. Poisoning or evasion,
     targeted. A direct attack flips pairs with the target and words of it; an indirect one leaves the target alone and
-    works through some of its neighbours. No node loses its last edge, and nothing is flipped twice.
+    works through some of its neighbours. Training nodes are no targets. No node loses its last edge, and nothing is
+    flipped twice.
 
     Every pair of a target is scored in one go, without a matrix of all pairs: a flip changes the logits by terms that
     the two nodes, the row of :math:`\hat A^2` and their neighbours' sums give in closed form. Words are scored exactly
@@ -61,6 +62,7 @@ class Nettack(Attack):
 
     scope: ClassVar[Literal["global", "local", "either"]] = "local"
     needs: ClassVar[tuple[str, ...]] = ("features",)
+    spares_training: ClassVar[bool] = True
 
     structure: bool = True
     features: bool = False

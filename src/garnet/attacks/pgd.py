@@ -70,7 +70,7 @@ class PGD(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class MinMax(Attack):
-    """The same against a model that learns while it is attacked: steps of the flips and of the model's weights in turn.
+    """Projected gradient descent against a model that learns meanwhile: flips and weights take their steps in turn.
 
     After each step of `PGD` the model takes a few steps of Adam on its training loss, on the graph whose edges have the
     weights that the probabilities give them; so flips are found that training does not undo.

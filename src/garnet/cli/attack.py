@@ -18,8 +18,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Symmetrize, err, out, read_graph, stages
-from garnet.cli.train import _with_split
+from garnet.cli.console import Json, Symmetrize, err, out, read_graph, stages, with_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,7 +102,7 @@ def attack(
         graph = read_graph(source, symmetrize)
         trains = "split" in chosen.needs or (victim is None and hasattr(chosen, "surrogate"))
         if split is not None or (trains and graph.split is None):
-            graph = _with_split(graph, split, split_seed)
+            graph = with_split(graph, split, split_seed)
         nodes = None if targets is None else _targets(targets, graph)
         model = None if victim is None else Predictor.load(victim)
         earlier = Perturbation.load(output) if resume and output.exists() else None

@@ -35,7 +35,8 @@ def demo(
     seeds = range(seed, seed + _MODELS)
     with stages() as progress:
         attack = Metattack()(clean, budget="20%", seed=seed, progress=progress) if live else cora_metattack()
-        poisoned, planted = attack.apply(clean), canonical(*attack.added(clean), clean.num_nodes)
+        poisoned, added = attack.apply(clean), attack.added(clean)
+        planted = canonical(added[0], added[1], clean.num_nodes)
         count = planted.shape[1]
         out.print(
             f"Cora: {clean.num_nodes:,} papers, {clean.num_edges:,} citations, 7 subjects. An attacker who knows the "

@@ -11,10 +11,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages
+from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages, with_split
 
 if TYPE_CHECKING:
-    from garnet.graph import Graph, Split
+    from garnet.graph import Split
     from garnet.predictor import Predictor
 
 
@@ -67,7 +67,7 @@ def train(
     defense = Purified(GARNET(device=device) if purify else None, BACKBONES.build(backbone, {}), training, device)
     with stages() as progress:
         progress("read")
-        graph = _with_split(read_graph(source, symmetrize), split, split_seed)
+        graph = with_split(read_graph(source, symmetrize), split, split_seed)
         predictors = defense.fit_seeds(graph, range(seeds), progress=progress)
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
@@ -83,30 +83,6 @@ def train(
     if output is not None:
         why = ", best on validation" if checked else ""
         err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}{why}", soft_wrap=True)
-
-
-def _with_split(graph: Graph, split: str | None, seed: int) -> Graph:
-    """The graph with its own split, or with one of these shares."""
-    from garnet.datasets import random_split
-    from garnet.errors import GraphError, ParameterError
-    from garnet.graph import as_graph
-
-    if graph.labels is None:
-        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
-    if split is None:
-        if graph.split is None:
-            raise GraphError(
-                "The graph has no split, or its masks overlap or hold several; draw one with shares for training and "
-                "validation: --split 0.1,0.1."
-            )
-        if not (graph.labels[graph.split.test] >= 0).any():
-            raise GraphError("The split has no test node with a label, so a model's accuracy could not be told.")
-        return graph
-    try:
-        train, val = (float(part) for part in split.split(","))
-    except ValueError:
-        raise ParameterError(f"The 'split' parameter must be two shares, such as 0.1,0.1. Got {split!r}.") from None
-    return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
 
 
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:

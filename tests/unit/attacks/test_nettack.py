@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from garnet import as_graph, datasets
+from garnet import Split, as_graph, datasets
 from garnet.attacks import Budget, Stop
 from garnet.attacks.degrees import DegreeTest
 from garnet.attacks.nettack import Nettack, Surrogate
@@ -33,7 +33,7 @@ def small(seed=0, *, n=14, weighted=False, words=9, density=0.25):
         sp.csr_array(adjacency + adjacency.T),
         features=(rng.random((n, words)) < 0.4).astype(np.float32),
         labels=labels,
-        split=random_split(labels, seed=0),
+        split=Split(np.arange(n - 3, n), np.arange(n - 6, n - 3), np.arange(n - 6)),
     )
 
 
@@ -354,7 +354,7 @@ def test_independent_targets_are_each_attacked_in_the_clean_graph(cora):
 
 
 def test_a_flip_that_two_targets_want_is_made_once():
-    graph = small(0, n=9, density=1.0)
+    graph = replace(small(0, n=9, density=1.0), split=None)
     victim = victim_of(graph, weights_for(graph))
     attack = Nettack(sequential=False, unnoticeable=False)
     wanted = [
@@ -505,3 +505,8 @@ def test_the_published_targets_fall_at_least_as_deep_as_under_the_published_atta
     models = train(backbone, made.apply(graph), seeds=range(10), training=training)
     assert made.edges.shape[1] == 5 * len(graph.split.test)
     assert np.mean([model.accuracy() for model in models]) <= 0.57
+
+
+def test_training_nodes_are_no_targets():
+    with pytest.raises(ParameterError, match="The target 13 is a training node"):
+        Nettack()(small(), budget=Budget.edges(1), targets=[0, 13])
