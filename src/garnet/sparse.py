@@ -198,7 +198,7 @@ def normalized_matrix(edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix 
 
 
 # So many numbers are gathered at a time for the gradient of the entries: what a CPU's cache holds; a GPU wants more.
-_GATHERED, _GATHERED_ON_GPU = 1 << 18, 1 << 26
+_GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
 
 
 class _WeightedProduct(torch.autograd.Function):

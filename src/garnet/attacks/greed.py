@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.degrees import DegreeTest
-from garnet.attacks.pair_scores import Wiring
+from garnet.attacks.pair_scores import Block, Wiring
 
 
 class Scores(Protocol):
     """What every pair of nodes is worth."""
 
-    def scores(self, wiring: Wiring) -> Iterator[tuple[int, Tensor]]:
-        """Blocks of rows: the first row of each, and its entries from the column of that number on."""
+    def scores(self, wiring: Wiring) -> Iterator[Block]:
+        """Block after block of rows."""
         ...
 
 
@@ -50,54 +50,72 @@ class Greed:
 
         No pair is flipped twice, and no node loses its last edge.
         """
-        rows, columns, weights = self.wiring.entries
-        upper = rows < columns
-        edges, weights = np.stack([rows[upper], columns[upper]], axis=1), weights[upper]
+        edges, weights = self._edges()
         last = (self.wiring.counts[edges] == 1).any(axis=1)
         banned = np.concatenate([edges[last], np.array(self.flipped, dtype=np.int64).reshape(-1, 2)])
         found, most = None, -math.inf
-        for first, block in gain.scores(self.wiring):
-            inside = (edges[:, 0] >= first) & (edges[:, 0] < first + len(block))
-            block[_places(edges[inside], first, block)] *= -torch.from_numpy(weights[inside]).to(block)
-            inside = (banned[:, 0] >= first) & (banned[:, 0] < first + len(block))
-            block[_places(banned[inside], first, block)] = -math.inf
-            numbers = torch.arange(len(block), device=block.device)
-            block[:, : len(block)].masked_fill_(numbers <= numbers[:, None], -math.inf)
-            place = self._largest(block, first)
-            if place is not None and (value := float(block[place])) > most:
-                found, most = (first + place[0], first + place[1]), value
+        for block in gain.scores(self.wiring):
+            scores = block.entries
+            kept, rows, columns = _places(edges, block)
+            scores[rows, columns] *= -torch.from_numpy(weights[kept]).to(scores)
+            _, rows, columns = _places(banned, block)
+            scores[rows, columns] = -math.inf
+            numbers = torch.arange(len(scores), device=scores.device)
+            scores[:, : len(scores)].masked_fill_(numbers <= numbers[:, None], -math.inf)
+            value, pair = self._largest(block)
+            if value > most:
+                found, most = pair, value
+            # A flip that drops an edge is worth as much as the edge weighs.
+            if most >= block.rest * max(1.0, float(weights.max(initial=1.0))):
+                break
         return found
 
-    def _largest(self, block: Tensor, first: int) -> tuple[int, int] | None:
-        """Row and column of the largest entry that is allowed."""
-        row, column = divmod(int(block.argmax()), block.shape[1])
-        if float(block[row, column]) == -math.inf:
-            return None
-        if self._tested is None:
-            return row, column
-        counts, change = self.wiring.counts, -1 if self.wiring.joined(first + row, first + column) else 1
-        if self._tested.allowed(counts[first + row], counts[first + column], change):
-            return row, column
-        # Only now are all pairs tested, by a table of their degrees.
-        self._ban_noticeable(block, first, self._tested)
-        row, column = divmod(int(block.argmax()), block.shape[1])
-        return None if float(block[row, column]) == -math.inf else (row, column)
+    def _edges(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """(m, 2) edges of the graph as it is now, and their weights."""
+        rows, columns, weights = self.wiring.entries
+        upper = rows < columns
+        return np.stack([rows[upper], columns[upper]], axis=1), weights[upper]
 
-    def _ban_noticeable(self, block: Tensor, first: int, tested: DegreeTest) -> None:
-        known, kind = np.unique(self.wiring.counts, return_inverse=True)
-        here, there = (torch.from_numpy(kind[first:end]).to(block.device) for end in (first + len(block), None))
+    def _largest(self, block: Block) -> tuple[float, tuple[int, int]]:
+        """The largest score that is allowed, and its pair."""
+        value, one, other = _maximum(block)
+        if self._tested is None or value == -math.inf:
+            return value, (one, other)
+        counts, change = self.wiring.counts, -1 if self.wiring.joined(one, other) else 1
+        if not self._tested.allowed(counts[one], counts[other], change):
+            # Only now are all pairs tested, by a table of their degrees.
+            self._ban_noticeable(block, self._tested)
+            value, one, other = _maximum(block)
+        return value, (one, other)
+
+    def _ban_noticeable(self, block: Block, tested: DegreeTest) -> None:
+        scores = block.entries
+        known, kind = np.unique(self.wiring.counts[block.nodes], return_inverse=True)
+        there = torch.from_numpy(kind[block.first :]).to(scores.device)
+        here = there[: len(scores)]
         adding, dropping = (
-            torch.from_numpy(tested.allowed(known[:, None], known, change)).to(block.device) for change in (1, -1)
+            torch.from_numpy(tested.allowed(known[:, None], known, change)).to(scores.device) for change in (1, -1)
         )
-        rows, columns, _ = self.wiring.entries
-        inside = (rows >= first) & (rows < first + len(block)) & (columns >= first)
-        joined = _places(np.stack([rows[inside], columns[inside]], axis=1), first, block)
-        kept = torch.where(dropping[here[joined[0]], there[joined[1]]], block[joined], -math.inf)
-        block.masked_fill_(~adding[here][:, there], -math.inf)
-        block[joined] = kept
+        _, rows, columns = _places(self._edges()[0], block)
+        kept = torch.where(dropping[here[rows], there[columns]], scores[rows, columns], -math.inf)
+        scores.masked_fill_(~adding[here][:, there], -math.inf)
+        scores[rows, columns] = kept
 
 
-def _places(pairs: NDArray[np.int64], first: int, block: Tensor) -> tuple[Tensor, Tensor]:
-    """Where pairs of nodes stand in a block."""
-    rows, columns = torch.from_numpy(pairs - first).to(block.device).T
-    return rows, columns
+def _maximum(block: Block) -> tuple[float, int, int]:
+    """The largest score and its pair of nodes, the smaller one first."""
+    # By way of the rows: torch is much faster at a maximum than at its place.
+    row = int(block.entries.amax(dim=1).argmax())
+    column = int(block.entries[row].argmax())
+    one, other = sorted(block.nodes[block.first :][[row, column]].tolist())
+    return float(block.entries[row, column]), one, other
+
+
+def _places(pairs: NDArray[np.int64], block: Block) -> tuple[NDArray[np.bool_], Tensor, Tensor]:
+    """Which pairs are in a block, and in which of its rows and columns."""
+    place = np.empty_like(block.nodes)
+    place[block.nodes] = np.arange(len(place))
+    ends = np.sort(place[pairs], axis=1) - block.first
+    inside = (ends[:, 0] >= 0) & (ends[:, 0] < len(block.entries))
+    rows, columns = torch.from_numpy(ends[inside]).to(block.entries.device).T
+    return inside, rows, columns

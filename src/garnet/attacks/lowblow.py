@@ -13,7 +13,7 @@ from torch import Tensor
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Course, Descent, aim_of
-from garnet.attacks.pair_scores import Wiring, rows_at_once
+from garnet.attacks.pair_scores import Block, Wiring, rows_at_once
 from garnet.backbones import LinearGCN
 from garnet.errors import ParameterError
 from garnet.graph import Edges
@@ -110,11 +110,11 @@ class _Gains:
     left: Tensor
     right: Tensor
 
-    def scores(self, wiring: Wiring) -> Iterator[tuple[int, Tensor]]:
-        """Blocks of rows, from the diagonal on."""
+    def scores(self, wiring: Wiring) -> Iterator[Block]:
+        """Block after block of rows."""
         step = rows_at_once(wiring.n, wiring.device)
         for first in range(0, wiring.n, step):
-            yield first, self.left[first : first + step] @ self.right[first:].T
+            yield Block(np.arange(wiring.n), first, self.left[first : first + step] @ self.right[first:].T)
 
 
 def _gains(low: _LowRank, aim: Aim, descent: Descent, generator: torch.Generator) -> _Gains:

@@ -54,6 +54,8 @@ class EdgeModel:
         backbone = predictor.backbone
         if backbone is None:
             raise ParameterError("The victim is no model with a gradient; give a trained backbone, or none.")
+        # Says in one sentence if its weights do not fit this graph.
+        predictor.on(graph, device=device)
         model = cls(
             backbone,
             {name: value[None].to(device) for name, value in predictor.parameters.items()},

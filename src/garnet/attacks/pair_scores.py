@@ -13,6 +13,7 @@ S is made in blocks of rows, so that memory does not grow with the square of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,7 +25,9 @@ from torch import Tensor
 
 from garnet.sparse import SparseMatrix
 
-# So many scores are held at a time: few enough for the caches of a CPU, as many as a GPU has room for.
+# Rows that are looked at first where few will do; and how many scores are held at a time: few enough for the caches of
+# a CPU, as many as a GPU has room for.
+_FEW = 512
 _AT_ONCE = {"cpu": 1 << 24, "cuda": 1 << 28}
 
 
@@ -98,6 +101,23 @@ def rows_at_once(n: int, device: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of the scores of all pairs, from the diagonal on.
+
+    Attributes:
+        nodes: (n,) the nodes in the order of rows and columns.
+        first: the first row, and the first column.
+        entries: the scores.
+        rest: no score in later blocks is larger than this, or smaller than its negative.
+    """
+
+    nodes: NDArray[np.int64]
+    first: int
+    entries: Tensor
+    rest: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
 class PairGradient:
     r""":math:`G = L R^\top + E_T B \hat A + \hat A E_T B`, with the columns of the identity at some nodes T.
 
@@ -113,27 +133,26 @@ class PairGradient:
     nodes: Tensor
     rows: Tensor
 
-    def scores(self, wiring: Wiring) -> Iterator[tuple[int, Tensor]]:
-        """S in blocks of rows: the first row of each, and its entries from the column of that number on."""
+    def scores(self, wiring: Wiring) -> Iterator[Block]:
+        """S, block after block of rows."""
         convolution, n, device = wiring.normalized(), wiring.n, self.left.device
         matrix = SparseMatrix(convolution, wiring.device, symmetric=True)
         root = torch.from_numpy(1 / np.sqrt(wiring.degrees)).to(device, self.left.dtype)
         far = matrix @ self.rows.T.contiguous()  # (n, m), the transposed of B Â
         slope = -0.5 * root.square() * self._sums(convolution, matrix, far)
-        one = torch.ones_like(slope)[:, None]
-        tall = root[:, None] * torch.cat([self.left, self.right], dim=1)
-        left = torch.cat([tall, slope[:, None], one], dim=1)
-        right = torch.cat([tall.roll(self.left.shape[1], dims=1), one, slope[:, None]], dim=1)
+        left, right = root[:, None] * self.left, root[:, None] * self.right
+        if not len(self.nodes):
+            yield from _largest_first(left, right, slope, rows_at_once(n, wiring.device))
+            return
         far = far * root[:, None] * root[self.nodes]
         near = self.rows * root
         beside = sp.csr_array(convolution[:, self.nodes.cpu().numpy()] / np.sqrt(wiring.degrees)[:, None])
+        left, right = _symmetric(left, right, slope)
         step = rows_at_once(n, wiring.device)
         for first in range(0, n, step):
-            last = min(first + step, n)
-            block = left[first:last] @ right[first:].T
-            if len(self.nodes):
-                self._add_rows(block, first, far, near, beside, wiring.device)
-            yield first, block
+            block = left[first : first + step] @ right[first:].T
+            self._add_rows(block, first, far, near, beside, wiring.device)
+            yield Block(np.arange(n), first, block)
 
     def _add_rows(
         self, block: Tensor, first: int, far: Tensor, near: Tensor, beside: sp.csr_array, device: str
@@ -166,3 +185,33 @@ class PairGradient:
         near = torch.zeros(len(sums), len(self.nodes), device=sums.device, dtype=sums.dtype)
         near[rows, columns] = values
         return sums + (self.rows.T * (matrix @ near)).sum(dim=1)
+
+
+def _symmetric(left: Tensor, right: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors of L R^T + R L^T + t 1^T + 1 t^T."""
+    both, one = torch.cat([left, right], dim=1), torch.ones_like(slope)[:, None]
+    turned = both.roll(left.shape[1], dims=1)
+    return torch.cat([both, slope[:, None], one], dim=1), torch.cat([turned, one, slope[:, None]], dim=1)
+
+
+def _largest_first(left: Tensor, right: Tensor, slope: Tensor, step: int) -> Iterator[Block]:
+    r"""Blocks of L R^T + R L^T + t 1^T + 1 t^T, those first that may have large entries.
+
+    An entry is at most :math:`\lVert a_i \rVert \lVert a_j \rVert + |t_i| + |t_j|` with the rows a of [L | R]. With
+    nodes in the order of that bound, whoever looks for the largest entry seldom needs more than a few hundred rows.
+    """
+    # Equal lengths of the columns of L and R make the bound sharp.
+    balance = (right.norm(dim=0) / left.norm(dim=0).clamp_min(1e-30)).clamp(1e-30, 1e30).sqrt()
+    left, right = left * balance, right / balance
+    lengths = torch.cat([left, right], dim=1).norm(dim=1)
+    order = (lengths.square() + 2 * slope.abs()).argsort(descending=True)
+    left, right = _symmetric(left[order], right[order], slope[order])
+    from_there_on = [part[order].flip(0).cummax(dim=0).values.flip(0) for part in (lengths, slope.abs())]
+    bounds = from_there_on[0].square() + 2 * from_there_on[1]
+    nodes, first = order.cpu().numpy(), 0
+    step = min(step, _FEW)
+    while first < len(nodes):
+        last = first + step
+        rest = float(bounds[last]) * (1 + 1e-4) if last < len(nodes) else -math.inf
+        yield Block(nodes, first, left[first:last] @ right[first:].T, rest)
+        first = last

@@ -204,7 +204,7 @@ class Descent:
     Attributes:
         problem: whose loss it is.
         budget: flips at most.
-        numbers: of the pairs in the block, ascending.
+        numbers: of the pairs in the block.
         p: their probabilities.
         best: the best so far.
     """

@@ -130,21 +130,20 @@ class _Scene:
         logits = self.logits(target)
         logits[[right, *self._unseen]] = -np.inf
         wrong = int(logits.argmax())
-        neighbors, _ = self.neighbors(target)
-        others = np.setdiff1d(self._worthwhile(right, wrong), neighbors)
-        others = np.concatenate([neighbors, others]) if len(neighbors) > 1 else others
-        others = np.setdiff1d(others, [*self.flipped(target), target])
-        if not len(others):
-            others = np.setdiff1d(np.arange(len(self.degrees)), [*self.flipped(target), target])
+        near, taken = self.neighbors(target)[0], [*self.flipped(target), target]
+        dropped = np.setdiff1d(near, taken)
+        others = np.setdiff1d(self._worthwhile(right, wrong), [*near, *taken])
+        others = np.union1d(others, dropped) if len(near) > 1 else others
+        # Where that is nobody, anybody else, and the last edge at the very end.
+        others = others if len(others) else np.setdiff1d(np.arange(len(self.degrees)), [*near, *taken])
+        others = others if len(others) else dropped
         return int(others[self.leads(target, others, right, wrong).argmax()])
 
     def leads(self, target: int, others: Nodes, right: int, wrong: int) -> NDArray[np.float64]:
         """By how much the wrong class leads at the target, after a flip with each of the others alone."""
         neighbors, weights = self.neighbors(target)
-        h, h_own = self.hidden[others, wrong] - self.hidden[others, right], self.hidden[target, [wrong, right]]
-        s, s_own = self.sums[others, wrong] - self.sums[others, right], self.sums[target, [wrong, right]]
-        h_own, s_own = h_own[0] - h_own[1], s_own[0] - s_own[1]
-        s_near = self.sums[neighbors, wrong] - self.sums[neighbors, right]
+        h, h_own = (self.hidden[nodes, wrong] - self.hidden[nodes, right] for nodes in (others, target))
+        s, s_own, s_near = (self.sums[nodes, wrong] - self.sums[nodes, right] for nodes in (others, target, neighbors))
         d, d_own, d_near = self.degrees[others], self.degrees[target], self.degrees[neighbors]
 
         place = np.minimum(np.searchsorted(neighbors, others), max(len(neighbors) - 1, 0))

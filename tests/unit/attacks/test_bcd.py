@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from torch_geometric.nn.models import GCN as PyGGCN
-from torch_geometric.nn.models import GraphSAGE
+from torch_geometric.nn import models
 
 from garnet.attacks.base import Stop
 from garnet.attacks.bcd import GRBCD, PRBCD
@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
 
 def pyg_gcn(features, classes):
-    return PyGGCN(features, 16, 2, classes)
+    return models.GCN(features, 16, 2, classes)
 
 
 def block_graph(n=150, seed=0, weighted=False):
@@ -190,28 +190,31 @@ def test_greedy_flips_are_those_of_pytorch_geometric_where_blocks_hold_all_pairs
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "loss", "options"),
+    ("mine", "theirs", "options"),
     [
-        (PRBCD(block_size=2000), PRBCDAttack, "tanh-margin", {"loss": "tanh_margin"}),
-        (GRBCD(block_size=2000), GRBCDAttack, "masked-cross-entropy", {"loss": masked}),
+        # Of its step sizes 30, 100, 300 and 1000, theirs does best here with this one.
+        (PRBCD(block_size=2000), PRBCDAttack, {"loss": "tanh_margin", "lr": 100}),
+        (GRBCD(block_size=2000), GRBCDAttack, {"loss": masked}),
     ],
+    ids=["prbcd", "grbcd"],
 )
-def test_as_strong_as_the_attacks_of_pytorch_geometric(graph, victim, mine, theirs, loss, options):
-    budget, seeds = 40, range(3)
+def test_as_strong_as_the_attacks_of_pytorch_geometric(graph, victim, mine, theirs, options):
     found, others = (
-        np.array([loss_on(victim, made(seed).apply(graph)) for seed in seeds])
+        np.array([loss_on(victim, made(seed).apply(graph)) for seed in range(4)])
         for made in (
-            lambda seed: mine(graph, budget=Budget.edges(budget), victim=victim, seed=seed),
-            lambda seed: by_pyg(theirs, victim, graph, budget, seed, block_size=2000, **options),
+            lambda seed: mine(graph, budget=Budget.edges(40), victim=victim, seed=seed),
+            lambda seed: by_pyg(theirs, victim, graph, 40, seed, block_size=2000, **options),
         )
     )
-    gained = others.mean() - loss_on(victim, graph)
-    print(found, others, gained)
-    # Both draw blocks of their own, so they differ by luck: by no more than theirs among themselves.
-    assert found.mean() >= others.mean() - np.ptp(others)
+    # Each draws blocks of its own; two standard errors of the difference are luck.
+    luck = 2 * np.sqrt((found.var(ddof=1) + others.var(ddof=1)) / 4)
+    assert found.mean() >= others.mean() - luck
+    assert found.min() > loss_on(victim, graph) + 0.3
 
 
-@pytest.mark.parametrize("attack", [PRBCD(block_size=2000), GRBCD(block_size=2000)], ids=["prbcd", "grbcd"])
+@pytest.mark.parametrize(
+    "attack", [PRBCD(block_size=2000, steps=40, fine_steps=10), GRBCD(block_size=2000)], ids=["prbcd", "grbcd"]
+)
 class TestBoth:
     def test_evasion_does_far_more_than_random_edges(self, attack, graph, victim):
         budget = Budget.fraction(0.1)
@@ -258,12 +261,12 @@ class TestBoth:
 
     def test_predictions_stand_in_for_labels(self, attack, graph, victim):
         unlabelled = as_graph(graph.to_scipy(), features=graph.features)
-        attack = type(attack)(block_size=2000, labels="predicted")
+        attack = replace(attack, labels="predicted")
         made = attack(unlabelled, budget="20 edges", victim=victim)
         changed = victim.on(made.apply(unlabelled)).predictions() != victim.on(unlabelled).predictions()
         assert changed.sum() > 10
         with pytest.raises(GraphError, match="no labels"):
-            type(attack)(block_size=2000)(unlabelled, budget="20 edges", victim=victim)
+            replace(attack, labels="true")(unlabelled, budget="20 edges", victim=victim)
 
     def test_flips_can_be_more_than_half_of_all_pairs(self, attack):
         small = block_graph(12)
@@ -271,7 +274,7 @@ class TestBoth:
         assert made.num_changes <= 50
 
     def test_a_victim_without_edges_in_it_is_refused(self, attack, graph):
-        for backbone in (MLP(), H2GCN(), Module(lambda f, c: GraphSAGE(f, 4, 2, c))):
+        for backbone in (MLP(), H2GCN(), Module(lambda f, c: models.GraphSAGE(f, 4, 2, c))):
             with pytest.raises(ParameterError, match="does not use edge weights"):
                 attack(graph, budget="5 edges", victim=trained(backbone, graph, epochs=2))
 
@@ -281,7 +284,7 @@ class TestBoth:
     )
     def test_parameters_that_make_no_sense(self, attack, graph, name, value):
         with pytest.raises(ParameterError, match=f"The '{name}' parameter of {type(attack).__name__} must be"):
-            type(attack)(**{name: value})(graph, budget="5 edges")
+            replace(attack, **{name: value})(graph, budget="5 edges")
 
 
 @pytest.mark.parametrize("cut", [1, 7, 10, 23])
@@ -298,8 +301,15 @@ def test_greedy_goes_on_from_target_to_target(graph, victim):
     for cut in (2, 3, 7):
         part = whole.first(cut, graph)
         assert attack(graph, budget=Budget.per_target(3), resume=part, **arguments) == whole
-    more = attack(graph, budget=Budget.per_target(4), resume=whole, **arguments)
-    assert more.num_changes == 12
+
+
+def test_greedy_goes_on_with_a_larger_budget(graph, victim):
+    attack = GRBCD(block_size=2000, steps=9)
+    first = attack(graph, budget=Budget.edges(10), victim=victim)
+    more = attack(graph, budget=Budget.edges(35), victim=victim, resume=first)
+    assert more.num_changes == 35
+    np.testing.assert_array_equal(more.edges[:, :10], first.edges)
+    assert loss_on(victim, more.apply(graph)) > loss_on(victim, first.apply(graph))
 
 
 def stop_at(step):

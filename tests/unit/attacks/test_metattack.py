@@ -1,5 +1,6 @@
 """Metattack: gradients through training against dense automatic differentiation, and what the attack may do."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from garnet.attacks import pair_scores
 from garnet.attacks.base import Stop, Task
 from garnet.attacks.degrees import DegreeTest
+from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.metattack import Metattack
 from garnet.attacks.pair_scores import Wiring
@@ -94,8 +96,10 @@ def of_backbone(backbone, seed, classes=3):
 def assembled(gradient, wiring):
     """All blocks of the scores in one matrix."""
     whole = torch.zeros(wiring.n, wiring.n)
-    for first, block in gradient.scores(wiring):
-        whole[first : first + len(block), first:] = block
+    for block in gradient.scores(wiring):
+        nodes = torch.from_numpy(block.nodes[block.first :])
+        rows, columns = nodes[: len(block.entries), None], nodes[None]
+        whole[rows.minimum(columns), rows.maximum(columns)] = block.entries
     return whole.triu(1)
 
 
@@ -136,6 +140,45 @@ def test_blocks_give_what_the_whole_gives(monkeypatch):
     monkeypatch.setattr(pair_scores, "_AT_ONCE", {"cpu": 7 * wiring.n})
     assert len(list(gradient.scores(wiring))) == 6
     torch.testing.assert_close(assembled(gradient, wiring), whole, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("unnoticeable", [False, True])
+def test_the_best_flip_is_that_of_an_exhaustive_search(monkeypatch, weighted, unnoticeable):
+    adjacency, _, aim = problem(5, weighted=weighted, n=60)
+    monkeypatch.setattr(pair_scores, "_FEW", 8)
+    greed = Greed(Wiring(sp.csr_array(adjacency), "cpu"), unnoticeable=unnoticeable)
+    clean = greed.wiring.counts
+    for step in range(12):
+        gradient = first_order_gradient(greed.wiring, aim, DESCENT, torch.Generator().manual_seed(step))
+        scores, weights, counts = (
+            assembled(gradient, greed.wiring),
+            greed.wiring.adjacency().toarray(),
+            greed.wiring.counts,
+        )
+        gains = {}
+        for one, other in itertools.combinations(range(60), 2):
+            there = weights[one, other] > 0
+            after = counts.copy()
+            after[[one, other]] += -1 if there else 1
+            if (one, other) in greed.flipped or (there and min(after[one], after[other]) == 0):
+                continue
+            if unnoticeable and moved(clean, after).ratio >= 0.004:
+                continue
+            gains[one, other] = float(scores[one, other]) * (-weights[one, other] if there else 1)
+        best = greed.best(gradient)
+        if not gains:
+            assert best is None
+            break
+        assert gains[best] == pytest.approx(max(gains.values()), rel=1e-5)
+        greed.flip(*best)
+
+
+def moved(before, after):
+    """The test of degrees for a graph that had some degrees and has others."""
+    test = DegreeTest.of(before)
+    kept = after[after >= test.smallest]
+    return replace(test, count=float(len(kept)), logs=float(np.log(kept).sum()))
 
 
 def test_wiring_follows_flips():
@@ -205,17 +248,8 @@ def test_unnoticeable_keeps_the_test_of_degrees(community):
     free, careful = (Metattack(unnoticeable=kept)(community, budget="15%").apply(community) for kept in (False, True))
     clean = np.diff(community.adjacency.indptr)
 
-    def ratio(graph):
-        """Of the degrees after, against those before."""
-        after, test = np.diff(graph.adjacency.indptr), DegreeTest.of(clean)
-        kept = after[after >= test.smallest]
-        moved = DegreeTest(
-            clean_count=test.count, clean_logs=test.logs, count=float(len(kept)), logs=float(np.log(kept).sum())
-        )
-        return moved.ratio
-
-    assert ratio(careful) < 0.004
-    assert ratio(free) > 0.004
+    assert moved(clean, np.diff(careful.adjacency.indptr)).ratio < 0.004
+    assert moved(clean, np.diff(free.adjacency.indptr)).ratio > 0.004
 
 
 def test_stopped_it_goes_on_to_the_same_end(community):
