@@ -70,6 +70,16 @@ def test_demo_says_what_happened(command):
         assert phrase in out
 
 
+def test_a_graph_of_the_catalogue_is_found_by_its_name(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = command("info", "cora", "--json")
+    assert status == 0
+    assert json.loads(out)["nodes"] == 2485
+    status, _, told = command("info", "coraa")
+    assert status == 1
+    assert "coraa" in told
+
+
 def test_purify_writes_a_graph_and_a_summary(command, graph_file, tmp_path):
     status, out, _ = command("purify", graph_file, "-o", tmp_path / "clean.npz", "--rank", 10, "--k", 5)
     assert status == 0

@@ -24,6 +24,7 @@ from garnet.attacks.models import fitted
 from garnet.attacks.pair_scores import PairGradient, Wiring
 from garnet.attacks.replay import Replay
 from garnet.backbones.base import Backbone, Features, glorot
+from garnet.errors import ParameterError
 from garnet.lesson import require_trainable
 from garnet.sparse import SparseMatrix
 
@@ -86,10 +87,12 @@ class Aim:
 def aim_of(task: Task, backbone: Backbone, variant: str, given_up: float, device: str) -> Aim:
     """What the attacker of a task wants: nodes without a label wrong (`self`), those with one (`train`), or `both`.
 
-    Labels that are not known are those that a surrogate predicts on the clean graph.
+    Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph.
     """
     split, labels, classes = require_trainable(task.graph)
-    believed = fitted(task, backbone, device).predictions().copy()
+    believed = (task.victim or fitted(task, backbone, device)).predictions().copy()
+    if believed.shape != labels.shape or believed.max() >= classes:
+        raise ParameterError("The victim was trained on another graph: it has other nodes or classes than this one.")
     believed[split.train] = labels[split.train]
     taught = np.zeros(task.graph.num_nodes, dtype=bool)
     taught[split.train] = True

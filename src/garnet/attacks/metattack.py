@@ -28,8 +28,8 @@ class Metattack(Attack):
     """Flips, one by one, the edge that most raises the loss of a model that is trained on the graph afterwards.
 
     Threat model: poisoning of the whole graph. The attacker knows all edges and features and the labels of the training
-    nodes, and trains a surrogate in place of the victim, whose model and parameters stay unknown. No node loses its
-    last edge.
+    nodes, and trains a surrogate in place of the victim, whose model and parameters stay unknown; of a victim that is
+    given, only its predictions are used. No node loses its last edge.
 
     After every flip the surrogate is trained anew, from other random weights, and the gradient of its loss is followed
     back through all steps of that training; `approx` holds the weights of each step fixed instead.

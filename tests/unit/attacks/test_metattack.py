@@ -264,6 +264,19 @@ def test_stopped_it_goes_on_to_the_same_end(community):
     assert Metattack(unnoticeable=True)(community, budget="12 edges", seed=3, resume=begun) == whole
 
 
+def test_a_victim_says_what_the_attacker_believes(community):
+    victim = train(GCN(), community, training=Training(epochs=30, lr=0.01))[0]
+    none = np.zeros((2, 0), dtype=np.int64)
+    task = Task(community, 1, None, none[0], victim, 0, none, print)
+    believed = aim_of(task, LinearGCN(), "self", 0.0, "cpu").labels.numpy()
+    unlabelled = np.setdiff1d(np.arange(community.num_nodes), community.split.train)
+    np.testing.assert_array_equal(believed[unlabelled], victim.predictions()[unlabelled])
+    np.testing.assert_array_equal(believed[community.split.train], community.labels[community.split.train])
+    stranger = replace(victim, scores=victim.scores[:50])
+    with pytest.raises(ParameterError, match="trained on another graph"):
+        Metattack()(community, budget="1 edges", victim=stranger)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

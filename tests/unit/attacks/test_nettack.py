@@ -9,7 +9,8 @@ import torch
 from garnet import Split, as_graph, datasets
 from garnet.attacks import Budget, Stop
 from garnet.attacks.degrees import DegreeTest
-from garnet.attacks.nettack import Nettack, Surrogate
+from garnet.attacks.linear_surrogate import Surrogate
+from garnet.attacks.nettack import Nettack
 from garnet.backbones import GCN
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.datasets import random_split
