@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.degrees import DegreeTest
-from garnet.attacks.pair_scores import Block, Wiring
+from garnet.attacks.pair_scores import DIVERGED, Block, Wiring
+from garnet.errors import AttackError
 
 
 class Scores(Protocol):
@@ -49,6 +50,9 @@ class Greed:
         """The allowed pair whose flip gains most; None if there is none.
 
         No pair is flipped twice, and no node loses its last edge.
+
+        Raises:
+            AttackError: the scores are not numbers.
         """
         edges, weights = self._edges()
         last = (self.wiring.counts[edges] == 1).any(axis=1)
@@ -63,6 +67,8 @@ class Greed:
             numbers = torch.arange(len(scores), device=scores.device)
             scores[:, : len(scores)].masked_fill_(numbers <= numbers[:, None], -math.inf)
             value, pair = self._largest(block)
+            if math.isnan(value):
+                raise AttackError(DIVERGED)
             if value > most:
                 found, most = pair, value
             # A flip that drops an edge is worth as much as the edge weighs.

@@ -21,10 +21,10 @@ from torch.nn.functional import one_hot
 
 from garnet.attacks.base import Task
 from garnet.attacks.models import fitted
-from garnet.attacks.pair_scores import PairGradient, Wiring
+from garnet.attacks.pair_scores import DIVERGED, PairGradient, Wiring
 from garnet.attacks.replay import Replay
 from garnet.backbones.base import Backbone, Features, glorot
-from garnet.errors import ParameterError
+from garnet.errors import AttackError, ParameterError
 from garnet.lesson import require_trainable
 from garnet.sparse import SparseMatrix
 
@@ -150,6 +150,8 @@ def first_order_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: 
     drawn = _times(aim.features, wide)
     logits = (course.matrix @ (course.matrix @ drawn)).view(len(drawn), -1, aim.classes)
     slopes = aim.loss_slope(logits).flatten(1)
+    if not slopes.isfinite().all() or not wide.isfinite().all():
+        raise AttackError(DIVERGED)
     # The steps resemble one another: a few directions hold the sum of all their outer products.
     drawn_at_random = torch.randn(len(wide), _DIRECTIONS, generator=generator, device=wide.device)
     basis = torch.linalg.qr(slopes @ (wide.T @ drawn_at_random)).Q

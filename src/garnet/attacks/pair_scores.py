@@ -25,6 +25,11 @@ from torch import Tensor
 
 from garnet.sparse import SparseMatrix
 
+DIVERGED = (
+    "The gradient is not a number: the surrogate's training diverged; scale the features down, or lower the attack's "
+    "'lr' if it has one."
+)
+
 # Rows that are looked at first where few will do; and how many scores are held at a time: few enough for the caches of
 # a CPU, as many as a GPU has room for.
 _FEW = 512

@@ -22,7 +22,7 @@ from garnet.backbones import GCN, GPRGNN, MLP, LinearGCN
 from garnet.backbones.base import Features, glorot
 from garnet.backbones.gcn import GCNInputs
 from garnet.datasets import contextual_block_model, random_split
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import AttackError, GraphError, ParameterError
 from garnet.graph import as_graph
 from garnet.sparse import SparseMatrix
 from garnet.training import Training, train
@@ -296,3 +296,10 @@ def test_bad_parameters_get_one_sentence(community, parameters, message):
 def test_a_graph_without_labels_is_refused(community):
     with pytest.raises(GraphError, match="no labels, and the attack metattack needs them"):
         Metattack()(as_graph(community.adjacency, features=community.features), budget="10%")
+
+
+@pytest.mark.parametrize("approx", [False, True])
+def test_training_that_diverges_is_said_so(community, approx):
+    features = community.features * np.float32(1e20)
+    with pytest.raises(AttackError, match="the surrogate's training diverged; scale the features down"):
+        Metattack(approx=approx)(as_graph(community, features=features), budget="1 edges")
