@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.base import Task
-from garnet.attacks.models import fitted
+from garnet.attacks.models import fitted, fitting_backbone
 from garnet.backbones.base import Backbone, Features, Parameters, require_features
 from garnet.backbones.module import ModuleInputs
 from garnet.errors import ParameterError
@@ -120,10 +120,7 @@ class FeatureModel:
             ParameterError: no gradient of the model reaches the features.
             GraphError: the model was trained on other features.
         """
-        # It says what is wrong with a model that does not fit.
-        backbone = predictor.on(graph, device=device).backbone if predictor.backbone is not None else None
-        if backbone is None:
-            raise ParameterError("The victim is no model with a gradient; give a trained backbone, or none.")
+        backbone = fitting_backbone(predictor, graph, device)
         parameters = {name: value[None].to(device) for name, value in predictor.parameters.items()}
         inputs, clean = backbone.prepare(graph, device), Features.of(graph, device)
         model = cls(backbone, parameters, inputs, require_features(graph), clean, device)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.degrees import DegreeTest
-from garnet.attacks.pair_scores import DIVERGED, Block, Wiring
+from garnet.attacks.pair_scores import DIVERGED, Block
+from garnet.attacks.wiring import Wiring
 from garnet.errors import AttackError
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Course, Descent, aim_of
-from garnet.attacks.pair_scores import Block, Wiring, rows_at_once
+from garnet.attacks.pair_scores import Block, rows_at_once
+from garnet.attacks.wiring import Wiring
 from garnet.backbones import LinearGCN
 from garnet.errors import ParameterError
 from garnet.graph import Edges

@@ -21,8 +21,9 @@ from torch.nn.functional import one_hot
 
 from garnet.attacks.base import Task
 from garnet.attacks.models import fitted
-from garnet.attacks.pair_scores import DIVERGED, PairGradient, Wiring
+from garnet.attacks.pair_scores import DIVERGED, PairGradient
 from garnet.attacks.replay import Replay
+from garnet.attacks.wiring import Wiring
 from garnet.backbones.base import Backbone, Features, glorot
 from garnet.errors import AttackError, ParameterError
 from garnet.lesson import require_trainable
@@ -68,7 +69,7 @@ class Aim:
         """(n, d) the features, zeros too."""
         return self.features.matrix if isinstance(self.features.matrix, Tensor) else self.features.matrix.dense()
 
-    def forth(self, function: Callable[..., T], descent: Descent) -> Callable[..., T]:
+    def recorded(self, function: Callable[..., T], descent: Descent) -> Callable[..., T]:
         """A function of tensors alone: as it is on a CPU; on a GPU, recorded once and replayed for every later flip."""
         if not self.share.is_cuda:
             return partial(function, descent)
@@ -184,7 +185,7 @@ class Course:
         self.kernel = seen @ seen.T
         self.first = glorot(seen.shape[1], descent.hidden, generator)
         self.second = glorot(descent.hidden, aim.classes, generator)
-        self.steps = aim.forth(_descend, descent)(self.kernel, seen @ self.first, self.second, aim.wanted)
+        self.steps = aim.recorded(_descend, descent)(self.kernel, seen @ self.first, self.second, aim.wanted)
 
     def maps(self) -> Tensor:
         """(d, steps, classes) product of the two weights after each step."""
@@ -210,7 +211,7 @@ class Course:
         by_first = by_map @ second.T
         by_seen = place @ by_first.T  # the last weights hold M themselves
         by_place, by_second = self.seen @ by_first, first.T @ by_map
-        by_hidden = self.aim.forth(_ascend, self.descent)(
+        by_hidden = self.aim.recorded(_ascend, self.descent)(
             self.kernel, seconds, hiddens, chances, self.aim.wanted, by_place, by_second
         )
         by_begin = by_hidden.sum(dim=0)

@@ -13,8 +13,9 @@ import torch
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
-from garnet.attacks.pair_scores import PairGradient, Wiring
+from garnet.attacks.pair_scores import PairGradient
 from garnet.attacks.unrolled import unrolled_meta_gradient
+from garnet.attacks.wiring import Wiring
 from garnet.backbones import LinearGCN
 from garnet.backbones.base import Backbone
 from garnet.errors import ParameterError
@@ -38,8 +39,8 @@ class Metattack(Attack):
         variant: `self` has nodes without a label misclassified against what a surrogate predicts for them on the clean
             graph, `train` the training nodes against their labels, `both` half of each.
         given_up: nodes to which the surrogate gives their class with at most this probability are lost already and are
-            not pushed further. The paper's attacker pushes them all the same, 0, and does less harm: on Cora, a GCN
-            keeps 61 % instead of 51.
+            not pushed further. The paper's attacker pushes them all the same, 0, and does less harm; see
+            docs/results/attacks.md.
         unnoticeable: keep the distribution of degrees, by the test of Nettack.
         approx: the first-order approximation of the paper.
         surrogate: `linear-gcn`, which is fastest, or another backbone that averages over neighbours, or its name.

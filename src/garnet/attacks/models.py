@@ -51,11 +51,7 @@ class EdgeModel:
         Raises:
             ParameterError: no gradient of the model reaches the edges.
         """
-        backbone = predictor.backbone
-        if backbone is None:
-            raise ParameterError("The victim is no model with a gradient; give a trained backbone, or none.")
-        # Says in one sentence if its weights do not fit this graph.
-        predictor.on(graph, device=device)
+        backbone = fitting_backbone(predictor, graph, device)
         model = cls(
             backbone,
             {name: value[None].to(device) for name, value in predictor.parameters.items()},
@@ -97,6 +93,19 @@ class EdgeModel:
         reached = logits.requires_grad and torch.autograd.grad(logits.square().sum(), weights, allow_unused=True)[0]
         if not isinstance(reached, Tensor) or not reached.any():
             raise ParameterError(_no_gradient(self.backbone))
+
+
+def fitting_backbone(predictor: Predictor, graph: Graph, device: str) -> Backbone:
+    """The backbone of a predictor whose weights fit a graph.
+
+    Raises:
+        ParameterError: it has none.
+        GraphError: its weights do not fit.
+    """
+    if predictor.backbone is None:
+        raise ParameterError("The victim is no model with a gradient; give a trained backbone, or none.")
+    predictor.on(graph, device=device)
+    return predictor.backbone
 
 
 def edge_model(task: Task, surrogate: str | Backbone, device: str = "cpu") -> EdgeModel:

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.meta_gradient import Aim, Descent
-from garnet.attacks.pair_scores import PairGradient, Wiring
+from garnet.attacks.pair_scores import PairGradient
+from garnet.attacks.wiring import Wiring
 from garnet.backbones.base import BUFFER, Backbone
 from garnet.backbones.gcn import GCNInputs
 from garnet.errors import ParameterError

@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from garnet.attacks.base import Stop
 from garnet.attacks.lowblow import LowBlow, _gains, _LowRank, _turned
 from garnet.attacks.meta_gradient import Aim, Descent
-from garnet.attacks.pair_scores import Wiring
 from garnet.attacks.random import Random
+from garnet.attacks.wiring import Wiring
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Features, glorot
 from garnet.datasets import contextual_block_model, load, random_split

@@ -15,9 +15,9 @@ from garnet.attacks.degrees import DegreeTest
 from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.metattack import Metattack
-from garnet.attacks.pair_scores import Wiring
 from garnet.attacks.random import Random
 from garnet.attacks.unrolled import unrolled_meta_gradient
+from garnet.attacks.wiring import Wiring
 from garnet.backbones import GCN, GPRGNN, MLP, LinearGCN
 from garnet.backbones.base import Features, glorot
 from garnet.backbones.gcn import GCNInputs
