@@ -156,8 +156,10 @@ class Predictor:
 
 
 def _plain(backbone: Any) -> dict[str, Any]:
-    """The parameters of a backbone, if it is a value that can be written down."""
-    return asdict(backbone) if BACKBONES.name_of(type(backbone)) else {}
+    """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
+    if not BACKBONES.name_of(type(backbone)):
+        return {}
+    return {name: value for name, value in asdict(backbone).items() if name not in ("training", "device")}
 
 
 def _python_number(value: Any) -> Any:

@@ -15,7 +15,7 @@ from torch.nn.functional import embedding_bag
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class Rows:
     """A matrix in compressed rows on a device."""
 
     starts: Tensor
@@ -108,8 +108,8 @@ class SparseMatrix:
         if self._places is None:
             raise TypeError("a symmetric matrix has no products of this kind")
         seeds, (rows, columns) = len(factors), self.shape
-        forward = _side_by_side(self._rows, self.values * factors, columns)
-        backward = _side_by_side(self._columns, (self.values * factors)[:, self._places], rows)
+        forward = side_by_side(self._rows, self.values * factors, columns)
+        backward = side_by_side(self._columns, (self.values * factors)[:, self._places], rows)
         product = _product(forward, backward, blocks.reshape(seeds * columns, -1))
         return product.view(seeds, rows, -1)
 
@@ -118,7 +118,7 @@ class _Product(torch.autograd.Function):
     """A product with a constant matrix; its gradient is the product with the transposed one."""
 
     @staticmethod
-    def forward(ctx: Any, rows: _Rows, transposed: _Rows, block: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
         ctx.rows, ctx.transposed = rows, transposed
         return rows.product(block)
 
@@ -127,14 +127,14 @@ class _Product(torch.autograd.Function):
         return None, None, _product(ctx.transposed, ctx.rows, gradient)
 
 
-def _product(rows: _Rows, transposed: _Rows, block: Tensor) -> Tensor:
+def _product(rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
     result: Tensor = _Product.apply(rows, transposed, block)  # type: ignore[no-untyped-call]
     return result
 
 
-def _to_rows(matrix: sp.csr_array, device: str) -> _Rows:
+def _to_rows(matrix: sp.csr_array, device: str) -> Rows:
     integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-    return _Rows(
+    return Rows(
         torch.from_numpy(matrix.indptr.astype(integer)).to(device),
         torch.from_numpy(matrix.indices.astype(integer)).to(device),
         torch.from_numpy(matrix.data.astype(np.float32)).to(device),
@@ -142,13 +142,13 @@ def _to_rows(matrix: sp.csr_array, device: str) -> _Rows:
     )
 
 
-def _side_by_side(rows: _Rows, values: Tensor, width: int) -> _Rows:
+def side_by_side(rows: Rows, values: Tensor, width: int) -> Rows:
     """The block-diagonal matrix whose blocks have the same pattern and each its row of `values`."""
     seeds, entries = values.shape
     numbers = torch.arange(seeds, device=values.device)[:, None]
     starts = torch.cat([(rows.starts[:-1].long() + numbers * entries).flatten(), numbers.new_tensor([seeds * entries])])
     columns = (rows.columns.long() + numbers * width).flatten()
-    return _Rows(starts, columns, values.flatten(), seeds * width)
+    return Rows(starts, columns, values.flatten(), seeds * width)
 
 
 class WeightedMatrix:
@@ -197,8 +197,18 @@ def normalized_matrix(edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix 
     return root[:, None] * looped * root
 
 
-# So many numbers are gathered at a time for the gradient of the entries: what a CPU's cache holds; a GPU wants more.
+# So many numbers are gathered at a time for inner products: what a CPU's cache holds; a GPU wants more.
 _GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
+
+
+def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """(..., m) inner products of row i of one block (..., n, f) and row j of another, for each of m pairs (i, j)."""
+    step = max(
+        1, (_GATHERED if left.device.type == "cpu" else _GATHERED_ON_GPU) * left.shape[-2] // max(left.numel(), 1)
+    )
+    parts = zip(rows.split(step), columns.split(step), strict=True)  # type: ignore[no-untyped-call]
+    pairs = ((left.index_select(-2, one), right.index_select(-2, other)) for one, other in parts)
+    return torch.cat([(one * other).sum(dim=-1) for one, other in pairs], dim=-1)
 
 
 class _WeightedProduct(torch.autograd.Function):
@@ -216,13 +226,9 @@ class _WeightedProduct(torch.autograd.Function):
         to_block = _compressed(matrix, values, len(block)).product(gradient) if ctx.needs_input_grad[2] else None
         to_values = None
         if ctx.needs_input_grad[1]:
-            gathered = _GATHERED if block.device.type == "cpu" else _GATHERED_ON_GPU
-            step = max(1, gathered // max(gradient.shape[1], 1))
-            parts = zip(matrix.rows.split(step), matrix.columns.split(step), strict=True)
-            pairs = ((gradient.index_select(0, rows), block.index_select(0, columns)) for rows, columns in parts)
-            to_values = torch.cat([(one * other).sum(dim=1) for one, other in pairs])
+            to_values = pair_products(matrix.rows, matrix.columns, gradient, block)
         return None, to_values, to_block
 
 
-def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> _Rows:
-    return _Rows(matrix._starts, matrix.columns, values.detach(), width)
+def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> Rows:
+    return Rows(matrix._starts, matrix.columns, values.detach(), width)

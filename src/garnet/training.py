@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Backbone, Noise, require_features, require_valid
+from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, Penalized, require_features, require_valid
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
@@ -183,7 +184,7 @@ class _Course:
         for epoch in range(training.epochs):
             for inputs, taught in steps():
                 optimizer.zero_grad(set_to_none=True)
-                losses = taught.losses(backbone.logits(parameters, inputs, noise))
+                losses = _losses(backbone, parameters, inputs, noise, taught)
                 losses.sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             if epoch < training.warmup:
@@ -216,3 +217,11 @@ class _Course:
                 yield inputs, lesson.among(batch.nodes.to(self.device), batch.asked)
 
         return epoch
+
+
+def _losses(backbone: Backbone, parameters: Parameters, inputs: Any, noise: Noise, lesson: Lesson) -> Tensor:
+    """(S,) what each model is to make small."""
+    if isinstance(backbone, Penalized):
+        logits, penalties = backbone.logits_and_penalties(parameters, inputs, noise)
+        return lesson.losses(logits) + penalties
+    return lesson.losses(backbone.logits(parameters, inputs, noise))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,11 +48,25 @@ class Backbone(Protocol):
         ...
 
 
+@runtime_checkable
+class Penalized(Protocol):
+    """A backbone whose loss has more terms than the cross-entropy of its logits."""
+
+    def logits_and_penalties(self, parameters: Parameters, inputs: Any, noise: Noise) -> tuple[Tensor, Tensor]:
+        """(S, n, classes) logits in training, and (S,) what is added to the loss of each model."""
+        ...
+
+
 class Noise:
-    """Dropout with a generator for each seed, so that a model does not depend on those it is trained beside."""
+    """Dropout and other noise, with a generator for each seed: a model does not depend on those trained beside it."""
 
     def __init__(self, generators: Sequence[torch.Generator]) -> None:
         self.generators = generators
+
+    def normal(self, shape: tuple[int, ...]) -> Tensor:
+        """(S, *shape) standard normal numbers."""
+        draws = [torch.randn(shape, generator=one, device=one.device) for one in self.generators]
+        return torch.stack(draws)
 
     def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
         """(S, *shape) factors: 0 with probability `rate`, else 1 / (1 - rate)."""
@@ -121,7 +135,7 @@ def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
 
 
 def require_valid(backbone: Any) -> None:
-    """Refuse, in one sentence, parameters that no model can have.
+    """Refuse, in one sentence, parameters that no model can have; a backbone's own `require_valid` is asked too.
 
     Raises:
         ParameterError: a parameter lies outside what is allowed.
@@ -139,6 +153,9 @@ def require_valid(backbone: Any) -> None:
             raise ParameterError(
                 f"The '{name}' parameter of {type(backbone).__name__} must lie between 0 and 1. Got {value!r} instead."
             )
+    own = getattr(backbone, "require_valid", None)
+    if own is not None:
+        own()
 
 
 def propagate(matrix: SparseMatrix | Tensor, hidden: Tensor) -> Tensor:

@@ -97,7 +97,8 @@ def _model(cell: Cell) -> tuple[Any, Any]:
         defended = cell.defense != "none"
         backbone, training = published_model(cell.graph, cell.backbone, *_as_published(cell), defended=defended)
     else:
-        backbone, training = BACKBONES.build(cell.backbone, {}), Training()
+        backbone = BACKBONES.build(cell.backbone, {})
+        training = getattr(backbone, "training", Training())
     return backbone, replace(training, **dict(cell.training))
 
 

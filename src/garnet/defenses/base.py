@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final, runtime_checkable
 
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Noise, Parameters
 from garnet.graph import Graph
 from garnet.predictor import Predictor
 from garnet.purification import Progress, Stage
+from garnet.training import Training, train
 
 
 class Cleaned(Protocol):
@@ -32,6 +39,7 @@ class Purifier(Protocol):
         ...
 
 
+@runtime_checkable
 class Defense(Protocol):
     """Trains on a graph that is not to be trusted."""
 
@@ -44,3 +52,42 @@ class Defense(Protocol):
     ) -> tuple[Predictor, ...]:
         """A trained model for each seed, together where that is faster."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(ABC):
+    """A defence that is a model of its own: a backbone that says how it is to be trained.
+
+    A subclass writes the three methods of a backbone, so that any purifier may come before it.
+
+    Attributes:
+        training: how it is trained.
+        device: where it is trained.
+    """
+
+    training: Training = field(default_factory=Training)
+    device: str = "cpu"
+
+    @abstractmethod
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The parameters of one model before training."""
+
+    @abstractmethod
+    def prepare(self, graph: Graph, device: str) -> Any:
+        """What of the graph the model needs, computed once."""
+
+    @abstractmethod
+    def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
+        """(S, n, classes) logits of S models; `noise` is None in evaluation."""
+
+    @final
+    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
+        """One trained model."""
+        return self.fit_seeds(graph, [seed])[0]
+
+    @final
+    def fit_seeds(
+        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
+    ) -> tuple[Predictor, ...]:
+        """A trained model for each seed, side by side."""
+        return train(self, graph, seeds=seeds, training=self.training, device=self.device, progress=progress)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from garnet.backbones import GPRGNN
-from garnet.backbones.base import Backbone
-from garnet.defenses.base import Purifier
+from garnet.backbones.base import Backbone, require_valid
+from garnet.defenses.base import Defense, Purifier
+from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import require_trainable
 from garnet.parameters import require_device, require_seeds
@@ -19,13 +20,13 @@ from garnet.training import Training, train
 
 @dataclass(frozen=True)
 class Purified:
-    """A purifier, then a model: `Purified(GARNET(), GPRGNN())`.
+    """A purifier, then a model or another defence: `Purified(GARNET(), GPRGNN())`, `Purified(GARNET(), RUNG())`.
 
     Attributes:
         purifier: what cleans the graph; None trains on the graph as it is.
-        backbone: the model.
-        training: how it is trained.
-        device: where it is trained.
+        backbone: the model, or a defence that trains one.
+        training: how it is trained; None is a defence's own, and `Training()` for a backbone.
+        device: where it is trained; None is a defence's own, and `cpu` for a backbone.
 
     Example:
         >>> from garnet.backbones import GCN
@@ -36,9 +37,9 @@ class Purified:
     """
 
     purifier: Purifier | None = field(default_factory=GARNET)
-    backbone: Backbone = field(default_factory=GPRGNN)
-    training: Training = field(default_factory=Training)
-    device: str = "cpu"
+    backbone: Backbone | Defense = field(default_factory=GPRGNN)
+    training: Training | None = None
+    device: str | None = None
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """One trained model."""
@@ -50,14 +51,29 @@ class Purified:
         """A trained model for each seed; the graph is purified once."""
         graph = as_graph(graph)
         require_trainable(graph)
-        self.training.require_valid()
         require_seeds(seeds)
-        require_device(self.device, "Purified")
+        fit = self._fit()
         if self.purifier is None:
-            return self._train(graph, seeds, progress)
+            return fit(graph, seeds, progress)
         cleaned = self.purifier.purify(graph, progress=progress)
-        predictors = self._train(cleaned.graph, seeds, progress)
+        predictors = fit(cleaned.graph, seeds, progress)
         return tuple(replace(one, stages=(*cleaned.stages, *one.stages)) for one in predictors)
 
-    def _train(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
-        return train(self.backbone, graph, seeds=seeds, training=self.training, device=self.device, progress=progress)
+    def _fit(self) -> Callable[[Graph, Sequence[int], Progress | None], tuple[Predictor, ...]]:
+        """What trains on the purified graph; what is wrong with it is said before the graph is purified."""
+        if self.training is not None:
+            self.training.require_valid()
+        require_device(self.device or "cpu", "Purified")
+        model = self.backbone
+        if not isinstance(model, Defense):
+            require_valid(model)
+            training, device = self.training or Training(), self.device or "cpu"
+            return lambda graph, seeds, progress: train(
+                model, graph, seeds=seeds, training=training, device=device, progress=progress
+            )
+        given = {name: value for name in ("training", "device") if (value := getattr(self, name)) is not None}
+        for name in given:
+            if not hasattr(model, name):
+                raise ParameterError(f"{type(model).__name__} has no '{name}' of its own; leave that of Purified out.")
+        defense: Defense = replace(model, **given) if given else model  # type: ignore[type-var]
+        return lambda graph, seeds, progress: defense.fit_seeds(graph, seeds, progress=progress)

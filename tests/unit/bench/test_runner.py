@@ -49,7 +49,7 @@ def test_defences_are_built_as_the_cell_says():
     )
     model = published_model("cora", "gcn", "metattack", 0.1)
     authors = GARNET.paper("cora", "gcn", attack="metattack", budget=0.1)
-    assert paper == Purified(replace(authors, k=7), *model)
+    assert paper == Purified(replace(authors, k=7), *model, "cpu")
     assert tsvd == TSVD(rank=9, training=Training(lr=0.5))
     assert floor == LinearFloor(k=3)
     assert plain.purifier is None
