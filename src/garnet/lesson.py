@@ -137,7 +137,8 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
     Raises:
-        GraphError: the graph lacks features, labels or a split, or a node of the split lacks a label.
+        GraphError: the graph lacks features, labels or a split, a node of the split lacks a label, or all labels are
+            the same.
     """
     require_features(graph)
     if graph.labels is None:
@@ -152,4 +153,7 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
         raise GraphError(
             f"Node {unknown[0]} is for training or validation but has no label; {len(unknown)} such in all."
         )
-    return graph.split, graph.labels, int(graph.labels.max()) + 1
+    classes = int(graph.labels.max()) + 1
+    if (graph.labels[graph.labels >= 0] == classes - 1).all():
+        raise GraphError(f"All labels of the graph are {classes - 1}; there is nothing to tell apart.")
+    return graph.split, graph.labels, classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -60,6 +61,11 @@ class Registry:
         return next((name for name, other in self._builtin.items() if other == path), None)
 
 
+def field_types(kind: Any) -> dict[str, str]:
+    """Names and types, as written, of what the constructor of a dataclass takes; nothing of other classes."""
+    return {field.name: str(field.type) for field in fields(kind) if field.init} if is_dataclass(kind) else {}
+
+
 def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = False) -> str:
     """The name as it is spelt among those that are known; an error that has the nearest of them if it is not there.
 
@@ -89,6 +95,12 @@ BACKBONES = Registry(
         "h2gcn": "garnet.backbones.h2gcn:H2GCN",
         "mlp": "garnet.backbones.mlp:MLP",
         "linear-gcn": "garnet.backbones.linear_gcn:LinearGCN",
+        # Defences that are models, so that a purifier may come before them.
+        "soft-median-gdc": "garnet.defenses.soft_median_gdc:SoftMedianGDC",
+        "elastic-gnn": "garnet.defenses.elastic_gnn:ElasticGNN",
+        "rung": "garnet.defenses.rung:RUNG",
+        "simp-gcn": "garnet.defenses.simp_gcn:SimPGCN",
+        "rgcn": "garnet.defenses.rgcn:RGCN",
     },
 )
 PURIFIERS = Registry(
@@ -96,6 +108,7 @@ PURIFIERS = Registry(
     "garnet.purifiers",
     {
         "garnet": "garnet.purify:GARNET",
+        "jaccard": "garnet.defenses.jaccard:Jaccard",
         "feature-knn": "garnet.defenses.feature_knn:FeatureKNN",
     },
 )
@@ -104,6 +117,16 @@ DEFENSES = Registry(
     "garnet.defenses",
     {
         "tsvd": "garnet.defenses.tsvd:TSVD",
+        "gnnguard": "garnet.defenses.gnnguard:GNNGuard",
+        "prognn": "garnet.defenses.prognn:ProGNN",
+        "lfr": "garnet.defenses.lfr:LFR",
+        "soft-median-gdc": "garnet.defenses.soft_median_gdc:SoftMedianGDC",
+        "rsgnn": "garnet.defenses.rsgnn:RSGNN",
+        "elastic-gnn": "garnet.defenses.elastic_gnn:ElasticGNN",
+        "rung": "garnet.defenses.rung:RUNG",
+        "simp-gcn": "garnet.defenses.simp_gcn:SimPGCN",
+        "rgcn": "garnet.defenses.rgcn:RGCN",
+        "adversarial-training": "garnet.defenses.adversarial_training:AdversarialTraining",
         "linear-floor": "garnet.defenses.linear_floor:LinearFloor",
     },
 )

@@ -203,6 +203,8 @@ _GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
 
 def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """(..., m) inner products of row i of one block (..., n, f) and row j of another, for each of m pairs (i, j)."""
+    # Gathering rows from a tensor that lies in memory column by column takes minutes.
+    left, right = left.contiguous(), right.contiguous()
     step = max(
         1, (_GATHERED if left.device.type == "cpu" else _GATHERED_ON_GPU) * left.shape[-2] // max(left.numel(), 1)
     )

@@ -1,15 +1,20 @@
 """What every defence and every purifier promises, whoever wrote it; a new name is tested once it is registered."""
 
-from dataclasses import replace
+import tracemalloc
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from garnet import Split, as_graph
+from garnet import Graph, Split, as_graph
 from garnet.backbones import GCN
+from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Purified
 from garnet.errors import GarnetError
+from garnet.purification import Stage
 from garnet.registry import DEFENSES, PURIFIERS
 from garnet.training import Training
 
@@ -22,7 +27,7 @@ def defense(name):
     if name in PURIFIERS.names():
         return Purified(PURIFIERS.build(name, {}), GCN(hidden=4), Training(epochs=3))
     built = DEFENSES.build(name, {})
-    return replace(built, training=Training(epochs=3)) if hasattr(built, "training") else built
+    return replace(built, training=replace(built.training, epochs=3)) if hasattr(built, "training") else built
 
 
 def with_all(edges, n, weights=None):
@@ -46,6 +51,31 @@ GRAPHS = {
     "isolated node": with_all([*clique(range(4)), (3, 4), (4, 5), (5, 6), (6, 7)], 9),
     "weighted": with_all([(i, (i + 1) % 12) for i in range(12)], 12, np.linspace(0.01, 50, 12)),
 }
+
+
+@dataclass(frozen=True)
+class DropsOne:
+    """A purifier, and what comes out of it."""
+
+    graph: Graph | None = None
+    stages: tuple[Stage, ...] = (Stage("drop", 0.0, 0),)
+
+    def purify(self, graph, *, progress=None):
+        return DropsOne(graph.with_edges(graph.edges[:, 1:], graph.weights[1:]))
+
+
+class Largest(TorchDispatchMode):
+    """Sees how many numbers the largest tensor has that any operation makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
+                # A number that is expanded over a matrix takes no room.
+                self.numbers = max(self.numbers, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return result
 
 
 def bytes_of(graph):
@@ -86,3 +116,46 @@ def test_what_is_missing_is_said(name, missing):
     graph = replace(GRAPHS["path"], **{missing: None})
     with pytest.raises(GarnetError, match=rf"^The graph has no ({missing}|training nodes)[^\n]*\.$"):
         defense(name).fit(graph)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_class_is_said(name):
+    graph = replace(GRAPHS["path"], labels=np.zeros(10, dtype=np.int64))
+    with pytest.raises(GarnetError, match=r"^All labels of the graph are 0; there is nothing to tell apart\.$"):
+        defense(name).fit(graph)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_purifier_may_come_before_it(name):
+    graph = GRAPHS["two cliques"]
+
+    composed = Purified(DropsOne(), defense(name)).fit(graph, seed=1)
+    alone = defense(name).fit(DropsOne().purify(graph).graph, seed=1)
+    assert torch.equal(composed.logits(), alone.logits())
+    assert [stage.name for stage in composed.stages] == ["drop", *(stage.name for stage in alone.stages)]
+
+
+# Their graphs are dense by construction; each says so, and refuses what would not fit.
+DENSE = ("tsvd", "prognn")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DENSE])
+def test_no_matrix_of_all_pairs(name):
+    n = 9_000
+    graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)
+    graph = as_graph(graph, split=random_split(graph.labels, seed=0))
+    tracemalloc.start()
+    with Largest() as largest:
+        defense(name).fit(graph)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert largest.numbers < n * n / 4
+    assert peak < n * n
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_dense_graph_that_would_not_fit_is_refused(name):
+    with pytest.raises(
+        GarnetError, match=r"^\w+ forms a dense matrix of 10 x 10 numbers, 0\.0 GB, more than its 'most_bytes'"
+    ):
+        replace(defense(name), most_bytes=399).fit(GRAPHS["path"])

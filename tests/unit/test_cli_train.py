@@ -44,6 +44,16 @@ def test_tables_for_people(command, graph, tmp_path):
     assert "True classes in rows" in out
 
 
+@pytest.mark.parametrize("arguments", [("--defense", "jaccard", "--backbone", "gcn"), ("--defense", "rung")], ids=str)
+def test_any_defence_can_be_trained_saved_and_loaded(command, graph, tmp_path, arguments):
+    graph.save(tmp_path / "mine.npz")
+    wanted = (*arguments, "--seeds", 2, "--epochs", 5, "-o", tmp_path / "model.npz", "--json")
+    status, out, _ = command("train", tmp_path / "mine.npz", *wanted)
+    assert status == 0
+    best = Predictor.load(tmp_path / "model.npz")
+    assert best.accuracy() == json.loads(out)["accuracy"]["seeds"][best.seed]
+
+
 def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
     torch.save(graph.to_pyg(), tmp_path / "masks.pt")
     status, out, _ = command("train", tmp_path / "masks.pt", "--seeds", 1, "--epochs", 5, "--json")
@@ -65,6 +75,13 @@ def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
     ("arguments", "message"),
     [
         (("--backbone", "gpr"), "There is no backbone named 'gpr'. Did you mean gprgnn?"),
+        (("--defense", "gnngard"), "There is no defence named 'gnngard'. Did you mean gnnguard"),
+        (("--defense", "rung", "--backbone", "gcn"), "The defence 'rung' is a model of its own; leave --backbone out."),
+        (
+            ("--defense", "linear-floor", "--epochs", "3"),
+            "The defence 'linear-floor' trains in its own way; leave epochs",
+        ),
+        (("--defense", "tsvd", "--purify"), "--purify is short for --defense garnet, and --defense says 'tsvd'"),
         (("--split", "half"), "The 'split' parameter must be two shares, such as 0.1,0.1. Got 'half'."),
         (("--lr", "-1"), "The 'lr' parameter of Training must be"),
         (("-o", "model.pt"), "A model is written to an .npz file. Got 'model.pt' instead."),

@@ -15,7 +15,13 @@ def test_the_wheel_imports_from_elsewhere_and_has_its_data(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
-    data = ("py.typed", "datasets/cora.npz", "datasets/cora-metattack.npz", "datasets/NOTICE", "bench/published.json")
+    data = (
+        "py.typed",
+        "datasets/cora.npz",
+        "datasets/cora-metattack-0.2.npz",
+        "datasets/NOTICE",
+        "bench/published.json",
+    )
     assert {f"garnet/{name}" for name in data} <= names
     assert all(name.startswith(("garnet/", "pygarnet-")) for name in names)
     code = "import garnet, garnet.datasets; print(garnet.__file__); print(garnet.datasets.cora())"

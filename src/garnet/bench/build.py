@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from garnet.datasets import load, poisoned
 from garnet.datasets.splits import aimed_at
-from garnet.errors import ParameterError
+from garnet.defenses import named
 from garnet.graph import Graph, as_graph
 from garnet.perturbation import Perturbation
-from garnet.registry import BACKBONES, DEFENSES, PURIFIERS
+from garnet.registry import DEFENSES, PURIFIERS, field_types
 
 if TYPE_CHECKING:
     from garnet.bench.study import Cell
@@ -21,25 +21,30 @@ _NOT_PARAMETERS = ("backbone", "training", "device", "solver", "neighbors")
 
 def defense_names() -> tuple[str, ...]:
     """All that a cell may name as its defence."""
-    return ("none", "garnet-paper", *PURIFIERS.names(), *DEFENSES.names())
+    return (*named.defense_names(), "garnet-paper")
 
 
 def is_purifier(defense: str) -> bool:
     """Whether the defence is a purifier before a model."""
-    return defense == "garnet-paper" or defense in PURIFIERS.names()
+    return named.is_purifier(_own_name(defense))
 
 
 def takes_backbone(defense: str) -> bool:
     """Whether the defence trains a backbone of one's choice."""
-    return defense == "none" or is_purifier(defense) or "backbone" in _fields(DEFENSES.get(defense))
+    return named.takes_backbone(_own_name(defense))
+
+
+def takes_training(defense: str) -> bool:
+    """Whether a cell may say how the defence trains."""
+    return named.takes_training(_own_name(defense))
 
 
 def parameter_fields(defense: str) -> dict[str, str]:
     """The parameters of a defence and their types."""
     if defense == "none":
         return {}
-    kind = PURIFIERS.get(_purifier_name(defense)) if is_purifier(defense) else DEFENSES.get(defense)
-    return {name: type_ for name, type_ in _fields(kind).items() if name not in _NOT_PARAMETERS}
+    kind = PURIFIERS.get(_own_name(defense)) if is_purifier(defense) else DEFENSES.get(defense)
+    return {name: type_ for name, type_ in field_types(kind).items() if name not in _NOT_PARAMETERS}
 
 
 def build_graphs(cell: Cell) -> tuple[Graph, Graph]:
@@ -65,41 +70,30 @@ def build_purifier(cell: Cell, device: str) -> Any:
         attack, budget = _as_published(cell)
         authors = GARNET.paper(cell.graph, str(cell.backbone), attack=attack, budget=budget)
         return replace(authors, device=device, **parameters)
-    kind = PURIFIERS.get(cell.defense)
-    return PURIFIERS.build(cell.defense, parameters | ({"device": device} if "device" in _fields(kind) else {}))
+    return named.named_purifier(cell.defense, parameters, device)
 
 
 def build_defense(cell: Cell, device: str) -> Any:
     """The defence of a cell, ready to be fitted."""
-    from garnet.defenses import Purified
-
-    if cell.defense == "none" or is_purifier(cell.defense):
-        backbone, training = _model(cell)
-        return Purified(build_purifier(cell, device), backbone, training, device)
-    surroundings: dict[str, Any] = {"device": device}
-    if cell.backbone is not None:
-        backbone, training = _model(cell)
-        surroundings |= {"backbone": backbone, "training": training}
-    known = _fields(DEFENSES.get(cell.defense))
-    given = {name: value for name, value in surroundings.items() if name in known}
-    return DEFENSES.build(cell.defense, dict(cell.parameters) | given)
-
-
-def _model(cell: Cell) -> tuple[Any, Any]:
-    """The backbone and its training."""
-    from garnet.training import Training
-
-    if cell.backbone is None:
-        raise ParameterError(f"The defence {cell.defense!r} needs a backbone, and the cell has none.")
+    backbone: Any = cell.backbone if cell.model else None
+    training: Any = dict(cell.training)
     if cell.model == "paper":
-        from garnet.presets import published_model
+        backbone, published = _published_model(cell)
+        training = replace(published, **training)
+    if cell.defense == "garnet-paper":
+        defense: Any = named.named_defense("none", backbone=backbone, training=training, device=device)
+        return replace(defense, purifier=build_purifier(cell, device))
+    return named.named_defense(
+        cell.defense, backbone=backbone, training=training, device=device, parameters=dict(cell.parameters)
+    )
 
-        defended = cell.defense != "none"
-        backbone, training = published_model(cell.graph, cell.backbone, *_as_published(cell), defended=defended)
-    else:
-        backbone = BACKBONES.build(cell.backbone, {})
-        training = getattr(backbone, "training", Training())
-    return backbone, replace(training, **dict(cell.training))
+
+def _published_model(cell: Cell) -> tuple[Any, Any]:
+    """The authors' backbone and its training. What they compare with has the plain model of DeepRobust."""
+    from garnet.presets import published_model
+
+    defended = cell.defense == "tsvd" or (is_purifier(cell.defense) and cell.defense != "jaccard")
+    return published_model(cell.graph, str(cell.backbone), *_as_published(cell), defended=defended)
 
 
 def _as_published(cell: Cell) -> tuple[str, float]:
@@ -114,9 +108,5 @@ def _budget(cell: Cell) -> float:
     return 0.0 if cell.budget is None else cell.budget
 
 
-def _purifier_name(defense: str) -> str:
+def _own_name(defense: str) -> str:
     return "garnet" if defense == "garnet-paper" else defense
-
-
-def _fields(kind: Any) -> dict[str, str]:
-    return {field.name: str(field.type) for field in fields(kind) if field.init} if is_dataclass(kind) else {}

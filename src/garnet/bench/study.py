@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from garnet.bench.build import defense_names, is_purifier, parameter_fields, takes_backbone
+from garnet.bench.build import defense_names, is_purifier, parameter_fields, takes_backbone, takes_training
 from garnet.datasets import names
 from garnet.errors import ParameterError
 from garnet.registry import BACKBONES, known_name
@@ -201,7 +201,7 @@ def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
                 split=split if measure == "accuracy" else None,
                 measure=measure,
                 parameters=parameters,
-                training=training if trains else (),
+                training=training if measure == "accuracy" and takes_training(defense) else (),
                 seeds=seeds if measure == "accuracy" else (),
             )
 

@@ -213,19 +213,20 @@ class _Plain:
 
 
 def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
-    """The parameters of each defence, or of its training, that differ between cells; features always count."""
-    seen: dict[str, dict[str, set[Any]]] = {}
+    """The parameters of each defence, or its training, that differ between cells of one graph; features always count.
+
+    What differs from graph to graph alone belongs to the graph, whose column says so.
+    """
+    seen: dict[tuple[str, str], list[Facts]] = {}
     for facts in cells:
-        names = seen.setdefault(facts["defense"], {})
-        for name in facts[part]:
-            names.setdefault(name, set())
-    for facts in cells:
-        for name, values in seen[facts["defense"]].items():
-            values.add(facts[part].get(name, ...))
-    return {
-        defense: {name for name, values in names.items() if len(values) > 1 or name == "features"}
-        for defense, names in seen.items()
-    }
+        seen.setdefault((facts["defense"], facts["graph"]), []).append(facts[part])
+    varying: dict[str, set[str]] = {}
+    for (defense, _), given in seen.items():
+        names = {name for one in given for name in one}
+        varying.setdefault(defense, set()).update(
+            name for name in names if name == "features" or len({one.get(name, ...) for one in given}) > 1
+        )
+    return varying
 
 
 def _attack(facts: Facts) -> str:

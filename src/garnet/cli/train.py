@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,20 +24,40 @@ def train(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the best model, with its graph (.npz).")
     ] = None,
-    purify: Annotated[bool, typer.Option("--purify", help="Purify the graph first.")] = False,
-    backbone: Annotated[str, typer.Option(help="gcn, gprgnn, h2gcn or mlp.")] = "gprgnn",
+    purify: Annotated[
+        bool, typer.Option("--purify", help="Purify the graph first; short for --defense garnet.")
+    ] = False,
+    defense: Annotated[
+        str | None,
+        typer.Option(
+            help="A purifier or a defence of its own, such as garnet, jaccard, gnnguard, rung.  [default: none]"
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="gcn, gprgnn, h2gcn, mlp, or a defence that is a model.  [default: gprgnn, or the defence's own]"
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many models; they are trained together.")] = 10,
     split: Annotated[
         str | None,
         typer.Option(help="Shares for training and validation, such as 0.1,0.1.  [default: the graph's own split]"),
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
-    epochs: Annotated[int, typer.Option(min=1, help="Steps at most.")] = 300,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Steps at most.  [default: 300, or the defence's own]")
+    ] = None,
     lr: Annotated[
         list[float] | None,
-        typer.Option(help="Step size; given several times, the best on validation counts.  [default: 0.01 and 0.05]"),
+        typer.Option(
+            help="Step size; given several times, the best on validation counts.  [default: 0.01 and 0.05, or the "
+            "defence's own]"
+        ),
     ] = None,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-5,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Weight decay.  [default: 0.00005, or the defence's own]")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
     ] = None,
@@ -46,11 +67,9 @@ def train(
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
     from garnet.datasets.files import require_writable
-    from garnet.defenses import Purified
+    from garnet.defenses.named import named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.lesson import require_trainable
-    from garnet.purify import GARNET
-    from garnet.registry import BACKBONES
     from garnet.training import Training
 
     if output is not None:
@@ -61,14 +80,17 @@ def train(
             raise ParameterError(
                 f"The model would replace the graph it is trained on, {str(source)!r}; choose another."
             )
-    rates = tuple(lr) if lr else Training.lr
-    training = Training(epochs=epochs, lr=rates, weight_decay=weight_decay, batch_size=batch_size)
-    training.require_valid()
-    defense = Purified(GARNET(device=device) if purify else None, BACKBONES.build(backbone, {}), training, device)
+    chosen = _chosen(defense, purify, backbone)
+    given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
+    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    replace(Training(), **training).require_valid()
+    if training and not takes_training(chosen):
+        raise ParameterError(f"The defence {chosen!r} trains in its own way; leave {', '.join(training)} out.")
+    fitted = named_defense(chosen, backbone=backbone, training=training, device=device)
     with stages() as progress:
         progress("read")
         graph = with_split(read_graph(source, symmetrize), split, split_seed)
-        predictors = defense.fit_seeds(graph, range(seeds), progress=progress)
+        predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
         if output is not None:
@@ -78,11 +100,25 @@ def train(
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))
         return
-    for table in _tables(f"{source}, {backbone}{' after purification' if purify else ''}", facts):
+    for table in _tables(", ".join(filter(None, [str(source), chosen if chosen != "none" else "", backbone])), facts):
         out.print(table)
     if output is not None:
         why = ", best on validation" if checked else ""
         err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}{why}", soft_wrap=True)
+
+
+def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
+    """The name of the defence that the options ask for."""
+    from garnet.defenses.named import defense_names, takes_backbone
+    from garnet.errors import ParameterError
+    from garnet.registry import known_name
+
+    if purify and defense not in (None, "garnet"):
+        raise ParameterError(f"--purify is short for --defense garnet, and --defense says {defense!r}; leave one out.")
+    chosen = known_name(defense or ("garnet" if purify else "none"), defense_names(), "defence")
+    if backbone is not None and not takes_backbone(chosen):
+        raise ParameterError(f"The defence {chosen!r} is a model of its own; leave --backbone out.")
+    return chosen
 
 
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:

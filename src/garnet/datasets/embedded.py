@@ -33,5 +33,5 @@ def cora_metattack() -> Perturbation:
         >>> cora_metattack().edges.shape
         (2, 1013)
     """
-    with as_file(files("garnet.datasets") / "cora-metattack.npz") as path:
+    with as_file(files("garnet.datasets") / "cora-metattack-0.2.npz") as path:
         return Perturbation.load(path)

@@ -1,9 +1,23 @@
 """Defences: a purifier before any model, and methods of their own."""
 
-from garnet.defenses.base import Defense, Purifier
+from garnet.defenses.adversarial_training import AdversarialTraining
+from garnet.defenses.base import Defense, Model, Purifier
+from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
+from garnet.defenses.gnnguard import GNNGuard
+from garnet.defenses.jaccard import Jaccard
+from garnet.defenses.lfr import LFR
 from garnet.defenses.linear_floor import LinearFloor
+from garnet.defenses.prognn import ProGNN
 from garnet.defenses.purified import Purified
+from garnet.defenses.rgcn import RGCN
+from garnet.defenses.rsgnn import RSGNN
+from garnet.defenses.rung import RUNG
+from garnet.defenses.simp_gcn import SimPGCN
+from garnet.defenses.soft_median_gdc import SoftMedianGDC
 from garnet.defenses.tsvd import TSVD
 
-__all__ = ["TSVD", "Defense", "FeatureKNN", "LinearFloor", "Purified", "Purifier"]
+__all__ = [
+    "LFR", "RGCN", "RSGNN", "RUNG", "TSVD", "AdversarialTraining", "Defense", "ElasticGNN", "FeatureKNN", "GNNGuard",
+    "Jaccard", "LinearFloor", "Model", "ProGNN", "Purified", "Purifier", "SimPGCN", "SoftMedianGDC",
+]  # fmt: skip

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from garnet.defenses.feature_knn import FeatureKNN
+from garnet.defenses.jaccard import jaccard_similarity
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split
 from garnet.lesson import require_trainable
@@ -53,7 +54,7 @@ class LinearFloor:
             )
         clock = Clock(None)
         with clock("fit"):
-            similarities, features = jaccard(graph, graph.edges), _dense(graph)
+            similarities, features = jaccard_similarity(graph, graph.edges), _dense(graph)
             near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
             best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
             tried = self.least_similarity
@@ -92,14 +93,6 @@ def _propagated(features: NDArray[np.float32], adjacency: sp.csr_array) -> Itera
         features = step @ features if hop else features
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
         yield (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-
-
-def jaccard(graph: Graph, edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Shared nonzero features of the two ends of each edge, over all that either has."""
-    has = (sp.csr_array(graph.features) != 0).astype(np.float64)
-    counts = np.asarray(has.sum(axis=1)).ravel()
-    shared = np.asarray(has[edges[0]].multiply(has[edges[1]]).sum(axis=1)).ravel()
-    return np.asarray(shared / np.maximum(counts[edges[0]] + counts[edges[1]] - shared, 1))
 
 
 def _regressions(

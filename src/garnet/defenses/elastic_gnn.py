@@ -1,0 +1,137 @@
+"""Elastic GNN, Liu et al., "Elastic Graph Neural Networks" (ICML 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.backbones import MLP
+from garnet.backbones.base import Features, Noise, Parameters, gcn_matrix, propagate
+from garnet.defenses.base import Model
+from garnet.errors import ParameterError
+from garnet.graph import Graph
+from garnet.parameters import is_number
+from garnet.sparse import SparseMatrix
+from garnet.training import Training
+
+Norm = Literal["L21", "L1"]
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticInputs:
+    """Features X, the convolution, and the incidence matrix whose square is the normalised Laplacian."""
+
+    features: Features
+    matrix: SparseMatrix
+    incidence: SparseMatrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticGNN(Model):
+    r"""A perceptron, then elastic message passing: smoothing that gives way where the graph itself jumps.
+
+    The output minimises, over F, with X the perceptron's,
+
+    .. math:: \lambda_1 \|\tilde\Delta F\|_{21}
+        + \tfrac{\lambda_2}{2} \mathrm{tr}(F^T \tilde L F) + \tfrac12 \|F - X\|_F^2,
+
+    where a row of the incidence matrix :math:`\tilde\Delta` is the difference of the two ends of an edge, each divided
+    by the root of its degree, which counts a loop, so that :math:`\tilde L = I - \tilde A = \tilde\Delta^T
+    \tilde\Delta`. The first term, a sum of lengths (or, with the l1 norm, of absolute values), leaves some differences
+    at zero and tolerates a few large ones, as those across planted edges. K proximal alternating steps approach the
+    minimum, with the dual variable Z, one row an edge, :math:`\gamma = 1 / (1 + \lambda_2)` and
+    :math:`\beta = 1 / 2 \gamma`:
+
+    .. math::
+        Y &= \gamma X + (1 - \gamma) \tilde A F, &
+        \bar F &= Y - \gamma \tilde\Delta^T Z, \\
+        Z &\leftarrow \mathrm{proj}_{\lambda_1} (Z + \beta \tilde\Delta \bar F), &
+        F &\leftarrow Y - \gamma \tilde\Delta^T Z.
+
+    The projection shortens rows of Z longer than :math:`\lambda_1`; with the l1 norm it clips each entry. Without
+    :math:`\lambda_1` this is APPNP, with the probability :math:`\gamma` of return.
+
+    The original has no weighted edges. Here the row of an edge is multiplied by the root of its weight, which keeps
+    :math:`\tilde L = \tilde\Delta^T \tilde\Delta`. Its weights for poisoned Cora are 9 and 3, with 16 hidden units and
+    a dropout of 0.5; those below, with which the l1 term smooths alone, do as well on the clean graph and under
+    Nettack, and far better under Metattack.
+
+    Attributes:
+        lambda1: weight of the l1 smoothing.
+        lambda2: weight of the l2 smoothing.
+        norm: `L21` joins the classes of an edge, `L1` takes each on its own.
+        hops: steps K of message passing.
+        hidden: width of the perceptron.
+        dropout: share of the inputs of each of its maps left out of each training step.
+    """
+
+    lambda1: float = 2.0
+    lambda2: float = 0.0
+    norm: Norm = "L21"
+    hops: int = 10
+    hidden: int = 64
+    dropout: float = 0.8
+    training: Training = field(default_factory=lambda: Training(epochs=500, lr=0.01, weight_decay=5e-4))
+
+    def require_valid(self) -> None:
+        """Refuse, in one sentence, what no smoothing allows."""
+        for name in ("lambda1", "lambda2"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < math.inf:
+                raise ParameterError(
+                    f"The '{name}' parameter of ElasticGNN must be a number >= 0. Got {value!r} instead."
+                )
+        if self.norm not in get_args(Norm):
+            raise ParameterError(
+                f"The 'norm' parameter of ElasticGNN must be one of 'L21', 'L1'. Got {self.norm!r} instead."
+            )
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The perceptron's; message passing has none."""
+        return self._perceptron.initial(features, classes, generator)
+
+    def prepare(self, graph: Graph, device: str) -> ElasticInputs:
+        """Features, the convolution and the incidence matrix."""
+        incidence = SparseMatrix(_incidence(graph), device)
+        return ElasticInputs(Features.of(graph, device), gcn_matrix(graph, device), incidence)
+
+    def logits(self, parameters: Parameters, inputs: ElasticInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        given = self._perceptron.logits(parameters, inputs.features, noise)
+        gamma = 1 / (1 + self.lambda2)
+        beta = 1 / (2 * gamma)
+        forth, back = inputs.incidence, inputs.incidence.transposed()
+        smooth, pull = given, torch.zeros_like(given)
+        dual = given.new_zeros(len(given), forth.shape[0], given.shape[2])
+        for _ in range(self.hops):
+            smooth = gamma * given + (1 - gamma) * propagate(inputs.matrix, smooth) if self.lambda2 else given
+            if self.lambda1:
+                dual = self._projected(dual + beta * propagate(forth, smooth - gamma * pull))
+                pull = propagate(back, dual)
+                smooth = smooth - gamma * pull
+        return smooth
+
+    def _projected(self, dual: Tensor) -> Tensor:
+        """What is longer than lambda1, or with the l1 norm larger, is cut to it."""
+        if self.norm == "L1":
+            return dual.clamp(-self.lambda1, self.lambda1)
+        lengths: Tensor = torch.linalg.vector_norm(dual, dim=2, keepdim=True)
+        return dual * (self.lambda1 / lengths.clamp_min(self.lambda1))
+
+    @property
+    def _perceptron(self) -> MLP:
+        return MLP(hidden=self.hidden, dropout=self.dropout)
+
+
+def _incidence(graph: Graph) -> sp.csr_array:
+    """(m, n); in the row of an edge stand the roots of its weight over the degrees of its ends, the second negative."""
+    edges, count = graph.edges, graph.num_edges
+    values = np.sqrt(graph.weights / (1 + graph.degrees[edges])) * np.array([[1.0], [-1.0]])
+    entries = sp.coo_array((values.ravel(), (np.tile(np.arange(count), 2), edges.ravel())), (count, graph.num_nodes))
+    return sp.csr_array(entries)

@@ -1,0 +1,136 @@
+"""Gaussian hidden layers of Zhu, Zhang, Cui and Zhu (KDD 2019): what an attack makes uncertain counts less."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
+from garnet.defenses.base import Model
+from garnet.errors import ParameterError
+from garnet.graph import Graph
+from garnet.parameters import is_number
+from garnet.sparse import SparseMatrix
+from garnet.training import Training
+
+# Beside a variance, so that its logarithm and the slope of its root stay finite where a relu makes it zero.
+_LEAST_VARIANCE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class RGCNInputs:
+    """Features X, and the convolutions of means, D^(-1/2) (A + I) D^(-1/2), and of variances, D^(-1) (A + I) D^(-1)."""
+
+    features: Features
+    means: SparseMatrix
+    variances: SparseMatrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class RGCN(Model):
+    r"""Two layers whose units are Gaussians, with attention to those of small variance.
+
+    "Robust Graph Convolutional Networks Against Adversarial Attacks". The features become means and variances,
+
+    .. math:: M_1 = \mathrm{elu}(X W_\mu), \quad \Sigma_1 = \mathrm{relu}(X W_\sigma).
+
+    A node's neighbours are weighed, unit by unit, by :math:`\alpha = \exp(-\gamma \Sigma)`. With
+    :math:`\tilde A = A + I` and its degrees :math:`\tilde D`, sums of independent Gaussians are Gaussians with
+
+    .. math::
+        M' = \tilde D^{-1/2} \tilde A \tilde D^{-1/2} (M \odot \alpha), \quad
+        \Sigma' = \tilde D^{-1} \tilde A \tilde D^{-1} (\Sigma \odot \alpha \odot \alpha).
+
+    The second layer makes :math:`M_2 = \mathrm{elu}(M_1' W_\mu')` and :math:`\Sigma_2 = \mathrm{relu}(\Sigma_1'
+    W_\sigma')` of these, and aggregates once more. In training the logits are drawn, :math:`M_2' + \epsilon \odot
+    \sqrt{\Sigma_2'}` with standard normal :math:`\epsilon`. The loss is the cross-entropy, `kl` times the divergence of
+    the first layer from standard Gaussians, half of :math:`\mu^2 + \sigma - \log \sigma` (less one) averaged over
+    nodes and units, and `decay` times the squares of the first layer's weights.
+
+    The order of weights, attention and aggregation is that of DeepRobust. Two things differ. Its predictions are drawn
+    too, and so change from call to call; here evaluation takes the means. It sums the divergence over the nodes, times
+    5e-4, while the cross-entropy is a mean, so that on a large graph little else counts; here both are means, and `kl`
+    is about what that sum comes to for the 2,485 nodes of Cora.
+
+    Attributes:
+        hidden: Gaussian units between the layers.
+        dropout: share of the inputs of each layer left out of each training step.
+        gamma: how much less an uncertain neighbour counts; 0 turns attention off.
+        kl: weight of the divergence of the first layer.
+        decay: weight of the squares of the first layer's weights.
+        training: how it is trained; its `weight_decay`, of all weights, is 0 because `decay` takes its place.
+        device: where it is trained.
+    """
+
+    hidden: int = 32
+    dropout: float = 0.6
+    gamma: float = 1.0
+    kl: float = 1.25
+    decay: float = 5e-4
+    training: Training = field(
+        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None),
+    )
+
+    def require_valid(self) -> None:
+        """Refuse, in one sentence, what makes no sense."""
+        for name in ("gamma", "kl", "decay"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < math.inf:
+                raise ParameterError(f"The '{name}' parameter of RGCN must be a number >= 0. Got {value!r} instead.")
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """Glorot weights; there are no biases."""
+        widths = (features, self.hidden, classes)
+        return {
+            f"{kind}{layer}": glorot(widths[layer], widths[layer + 1], generator)
+            for layer in range(2)
+            for kind in ("mean", "variance")
+        }
+
+    def prepare(self, graph: Graph, device: str) -> RGCNInputs:
+        """Features and the two convolutions."""
+        looped = graph.adjacency.astype(np.float64) + sp.eye_array(graph.num_nodes, format="csr")
+        inverse = sp.diags_array(1 / np.asarray(looped.sum(axis=1)).ravel())
+        variances = SparseMatrix(sp.csr_array(inverse @ looped @ inverse), device, symmetric=True)
+        return RGCNInputs(Features.of(graph, device), gcn_matrix(graph, device), variances)
+
+    def logits(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes): drawn in training, their means in evaluation."""
+        return self._last(parameters, inputs, noise, *self._first(parameters, inputs, noise))
+
+    def logits_and_penalties(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise) -> tuple[Tensor, Tensor]:
+        """Logits, and what keeps the first layer near standard Gaussians and its weights small."""
+        mean, variance = self._first(parameters, inputs, noise)
+        divergence = (mean.square() + variance - (variance + _LEAST_VARIANCE).log()).mean(dim=(1, 2)) / 2
+        squares = sum(parameters[name].square().sum(dim=(1, 2)) for name in ("mean0", "variance0"))
+        return self._last(parameters, inputs, noise, mean, variance), self.kl * divergence + self.decay * squares
+
+    def _first(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise | None) -> tuple[Tensor, Tensor]:
+        """Means and variances, (S, n, hidden) each, of the features, which lose the same entries for both."""
+        weight = torch.cat([parameters["mean0"], parameters["variance0"]], dim=2)
+        both = inputs.features.linear(weight, self.dropout, noise)
+        return torch.nn.functional.elu(both[..., : self.hidden]), both[..., self.hidden :].relu()
+
+    def _last(
+        self, parameters: Parameters, inputs: RGCNInputs, noise: Noise | None, mean: Tensor, variance: Tensor
+    ) -> Tensor:
+        mean, variance = self._aggregated(inputs, mean, variance)
+        mean = torch.nn.functional.elu(linear(dropout(mean, self.dropout, noise), parameters["mean1"]))
+        variance = linear(dropout(variance, self.dropout, noise), parameters["variance1"]).relu()
+        mean, variance = self._aggregated(inputs, mean, variance)
+        if noise is None:
+            return mean
+        return mean + noise.normal(tuple(mean.shape[1:])) * (variance + _LEAST_VARIANCE).sqrt()
+
+    def _aggregated(self, inputs: RGCNInputs, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of the weighted sums over neighbours."""
+        attention = (-self.gamma * variance).exp()
+        return (
+            propagate(inputs.means, mean * attention),
+            propagate(inputs.variances, variance * attention.square()),
+        )

@@ -1,0 +1,215 @@
+"""RS-GNN, Dai et al., "Towards Robust Graph Neural Networks for Noisy Graphs with Sparse Labels" (WSDM 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, require_features
+from garnet.defenses.base import Model
+from garnet.edges import canonical
+from garnet.errors import ParameterError
+from garnet.features import feature_block, scale
+from garnet.graph import Graph
+from garnet.neighbors import choose_neighbors, union
+from garnet.parameters import is_number, is_whole
+from garnet.pattern import Pattern
+from garnet.sparse import pair_products
+from garnet.training import Training
+
+
+@dataclass(frozen=True, eq=False)
+class RSGNNInputs:
+    r"""Features, candidates, and how alike their ends are.
+
+    Attributes:
+        features: X with rows of unit length.
+        pattern: where weights may be: the edges, and each node's most similar others.
+        edges: (e,) places of the graph's own edges in the pattern, one of the two directions each.
+        near: (e,) :math:`\exp(-d^2 / \sigma^2)` of those.
+        far: (m,) by how much the factor of each place exceeds `typical`: :math:`\exp(d^2 / \sigma^2)` less `typical`
+            where there is no edge, and minus `typical` where there is one, which is no negative.
+        typical: :math:`\exp(d^2 / \sigma^2)` for the mean of all squared distances.
+    """
+
+    features: Features
+    pattern: Pattern
+    edges: Tensor
+    near: Tensor
+    far: Tensor
+    typical: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class RSGNN(Model):
+    r"""A link predictor weighs the edges and adds some; a GCN learns on the graph it makes, at the same time.
+
+    A perceptron of the features gives each node a code z. The weight of a candidate, which is an edge of the graph or a
+    pair of similar nodes, is
+
+    .. math:: S_{ij} = \mathrm{relu}(z_i^T z_j), \quad \text{or 0 if that is below a threshold,}
+
+    and the GCN convolves with :math:`\tilde D^{-1/2} (S + I) \tilde D^{-1/2}`. With d the distance of two nodes'
+    features, the predictor reconstructs edges, above all those whose ends are alike, and is to find nothing between
+    other nodes, above all those that are not alike:
+
+    .. math:: L_E = \sum_{(i,j) \in E} e^{-d_{ij}^2 / \sigma^2} (z_i^T z_j - 1)^2
+        + \sum_{(i,j) \notin E} e^{d_{ij}^2 / \sigma^2} (z_i^T z_j)^2.
+
+    Pairs it is sure of are to have the same class, whether labelled or not, with :math:`\hat y` the GCN's
+    probabilities:
+
+    .. math:: L_S = \frac{1}{n} \sum_{S_{ij} \geq T} S_{ij} \|\hat y_i - \hat y_j\|_2^2.
+
+    All parameters minimise the cross-entropy + `reconstruction` :math:`L_E` + `smoothness` :math:`L_S`.
+
+    Where this differs from the original code:
+
+    * That draws pairs that are no edges at each step. The sum over all of them has a closed form,
+      :math:`\sum_{i,j} (z_i^T z_j)^2 = \|Z^T Z\|_F^2`, which is faster and has no noise; `negatives` says how
+      many for each node they count as. Their factors are exact for candidates, and for the rest, all about as far
+      apart, that of the mean distance.
+    * That steps in turn with two optimisers, once for the predictor and twice for the GCN; one does both here.
+    * Features have rows of unit length, so that neither weights nor :math:`\sigma` depend on their scale. There
+      :math:`\sigma` is so large that all factors are about one; here they differ.
+    * :math:`L_E` is the mean over pairs, where that multiplies it by the nodes; its `alpha` of 0.01 is a
+      `reconstruction` of 25 on Cora. A loop has weight one, where that has :math:`z_i^T z_i`. :math:`L_S` is over all
+      pairs above T, where that takes those below too if they end in a labelled node.
+    * That has other weights of the losses for each graph and each attack; here is one of each.
+
+    Weights of the input's edges do not count, only that they are there.
+
+    Attributes:
+        k: most similar nodes of each node that are candidates; with 0 no edge is added.
+        negatives: pairs without an edge for each node, beside the edges, in the mean of the reconstruction.
+        sigma: the distance of features, between 0 and 2, over which the factors change.
+        reconstruction: weight of :math:`L_E`.
+        smoothness: weight of :math:`L_S`.
+        least: weights below are 0.
+        sure: T.
+        width: of the predictor's hidden layer, and of the codes.
+        hidden: width between the layers of the GCN.
+        dropout: share of its hidden units left out of each training step.
+        training: how it is trained.
+    """
+
+    k: int = 20
+    negatives: int = 5
+    sigma: float = 2.0
+    reconstruction: float = 25.0
+    smoothness: float = 0.3
+    least: float = 0.1
+    sure: float = 0.8
+    width: int = 64
+    hidden: int = 64
+    dropout: float = 0.5
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.003, weight_decay=5e-4))
+
+    def require_valid(self) -> None:
+        """Refuse, in one sentence, what no graph allows."""
+        for name, fine, wanted in self._rules():
+            if not fine:
+                got = getattr(self, name)
+                raise ParameterError(f"The '{name}' parameter of RSGNN must be {wanted}. Got {got!r} instead.")
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        for name, first in (("k", 0), ("negatives", 0), ("width", 1)):
+            value = getattr(self, name)
+            yield name, is_whole(value) and value >= first, f"an integer >= {first}"
+        # Below 0.2 the factor of the farthest pairs leaves the range of float32.
+        yield "sigma", is_number(self.sigma) and self.sigma >= 0.2, "a number >= 0.2"
+        for name in ("reconstruction", "smoothness", "least", "sure"):
+            value = getattr(self, name)
+            yield name, is_number(value) and 0 <= value < math.inf, "a number >= 0"
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The predictor's weights as torch's `Linear` draws them, the GCN's as Glorot, without bias to begin with."""
+        first, second = fan_in(features, self.width, generator), fan_in(self.width, self.width, generator)
+        return {
+            "code_weight0": first[0],
+            "code_bias0": first[1],
+            "code_weight1": second[0],
+            "code_bias1": second[1],
+            "weight0": glorot(features, self.hidden, generator),
+            "bias0": torch.zeros(1, self.hidden, device=generator.device),
+            "weight1": glorot(self.hidden, classes, generator),
+            "bias1": torch.zeros(1, classes, device=generator.device),
+        }
+
+    def prepare(self, graph: Graph, device: str) -> RSGNNInputs:
+        """Unit features, the candidates, and the factors of the reconstruction."""
+        require_features(graph)
+        n, own = graph.num_nodes, graph.edges
+        points = scale(cast(Tensor, feature_block(graph, "raw", None, seed=0, device=device)), "unit")
+        pairs, k = own, min(self.k, n - 1)
+        if k:
+            similar = union(choose_neighbors(n, device)(points, k, seed=0))
+            both = np.concatenate([own, similar], axis=1)
+            pairs = canonical(both[0], both[1], n)
+        pattern = Pattern(graph.with_edges(pairs).adjacency, device)
+        numbers = (pattern.rows * n + pattern.columns).cpu().numpy()
+        edges = torch.from_numpy(np.searchsorted(numbers, own[0] * n + own[1])).to(device)
+
+        norms, mean = points.square().sum(dim=1), points.mean(dim=0)
+        products = pair_products(pattern.rows, pattern.columns, points, points)
+        distances = (norms[pattern.rows] + norms[pattern.columns] - 2 * products).clamp_min(0)
+        typical = torch.exp(2 * (norms.mean() - mean.square().sum()) * n / max(n - 1, 1) / self.sigma**2)
+        far = torch.exp(distances / self.sigma**2) - typical
+        far[edges] = far[pattern.reverse[edges]] = -typical
+        features = Features.of(replace(graph, features=points.cpu().numpy()), device)
+        near = torch.exp(-distances[edges] / self.sigma**2)
+        return RSGNNInputs(features, pattern, edges, near, far, typical)
+
+    def logits(self, parameters: Parameters, inputs: RSGNNInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes)."""
+        codes = self._codes(parameters, inputs)
+        return self._classified(parameters, inputs, self._weights(inputs.pattern.inner(codes, codes)), noise)
+
+    def logits_and_penalties(self, parameters: Parameters, inputs: RSGNNInputs, noise: Noise) -> tuple[Tensor, Tensor]:
+        """(S, n, classes) and (S,) what the two further losses are."""
+        codes = self._codes(parameters, inputs)
+        products = inputs.pattern.inner(codes, codes)
+        weights = self._weights(products)
+        logits = self._classified(parameters, inputs, weights, noise)
+        reconstruction = self._reconstruction(inputs, codes, products)
+        return logits, self.reconstruction * reconstruction + self.smoothness * self._smoothness(
+            inputs, weights, logits
+        )
+
+    def _codes(self, parameters: Parameters, inputs: RSGNNInputs) -> Tensor:
+        hidden = inputs.features.linear(parameters["code_weight0"], 0.0, None) + parameters["code_bias0"]
+        return linear(hidden.relu(), parameters["code_weight1"]) + parameters["code_bias1"]
+
+    def _weights(self, products: Tensor) -> Tensor:
+        return torch.where(products >= self.least, products.relu(), 0.0)
+
+    def _classified(self, parameters: Parameters, inputs: RSGNNInputs, weights: Tensor, noise: Noise | None) -> Tensor:
+        pattern = inputs.pattern
+        root = (1 + pattern.row_sums(weights)).rsqrt()
+        values = root.index_select(1, pattern.rows) * weights * root.index_select(1, pattern.columns)
+        loops = root.square()[:, :, None]
+        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
+        hidden = (pattern.product(values, hidden) + loops * hidden + parameters["bias0"]).relu()
+        hidden = linear(dropout(hidden, self.dropout, noise), parameters["weight1"])
+        return pattern.product(values, hidden) + loops * hidden + parameters["bias1"]
+
+    def _reconstruction(self, inputs: RSGNNInputs, codes: Tensor, products: Tensor) -> Tensor:
+        n, count = inputs.pattern.size, len(inputs.edges)
+        ordered = torch.bmm(codes.mT, codes).square().sum(dim=(1, 2)) - codes.square().sum(dim=2).square().sum(dim=1)
+        others = (inputs.typical * ordered + (inputs.far * products.square()).sum(dim=1)) / 2
+        joined = (inputs.near * (products.index_select(1, inputs.edges) - 1).square()).sum(dim=1)
+        there_are = n * (n - 1) // 2 - count
+        counted = min(self.negatives * n, there_are)
+        return (joined + others * counted / max(there_are, 1)) / max(count + counted, 1)
+
+    def _smoothness(self, inputs: RSGNNInputs, weights: Tensor, logits: Tensor) -> Tensor:
+        pattern, probabilities = inputs.pattern, logits.softmax(dim=2)
+        sure = torch.where(weights >= self.sure, weights, 0.0).detach()
+        own = pattern.row_sums(sure)[:, :, None] * probabilities
+        return (probabilities * (own - pattern.product(sure, probabilities))).sum(dim=(1, 2)) / pattern.size
