@@ -31,7 +31,7 @@ from garnet.solvers import choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency, spread_components
 
 # What the default was found to need on the graphs of the paper, without a look at who attacked them or how.
-_ENOUGH_NEIGHBORS = 15
+_ENOUGH_NEIGHBORS, _FEWEST_NEIGHBORS, _MANY_EDGES = 15, 10, 24
 _DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
 _FEATURE_WEIGHT, _ALIKE, _LEAST_SAY = 1.5, 0.4, 0.1
 
@@ -58,8 +58,8 @@ class GARNET:
         feature_weight: scale of the feature block beside the spectral one. `auto` is 1.5 where edges join nodes of
             alike features, less where they do so less, down to 0.15 where edges tell nothing of features.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
-        k: neighbours of each node. None is as many as a sparse graph lacks, 15 less its mean degree: a graph that has
-            edges enough is given none that nobody wrote.
+        k: neighbours of each node. None is 15 less the mean degree, but at least 10; or none at all where the mean
+            degree is above 24: a graph that has edges enough is given none that nobody wrote.
         support: share of the input's edges, the least supported, that stay only if they join near neighbours; the
             others stay anyway. What supports an edge is that its ends are alike in V and share neighbours. `auto` is
             0.3, or 0.2 where k is 0 and nothing makes up for a true edge that is lost. None is the paper's: no edge
@@ -208,7 +208,8 @@ class GARNET:
         """k, or what a sparse graph lacks."""
         if self.k is not None:
             return int(self.k)
-        return max(0, round(_ENOUGH_NEIGHBORS - 2 * graph.num_edges / graph.num_nodes))
+        mean_degree = 2 * graph.num_edges / graph.num_nodes
+        return 0 if mean_degree > _MANY_EDGES else max(_FEWEST_NEIGHBORS, round(_ENOUGH_NEIGHBORS - mean_degree))
 
     def _support(self, graph: Graph, points: Tensor) -> NDArray[np.float32]:
         """What speaks for each edge of the input: alike ends, and neighbours that they share.
