@@ -42,7 +42,7 @@ def main() -> None:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
             figures = fresh.submit(measure, name, chosen.device, chosen.steps).result()
         print(name, figures)
-        save(f"arxiv-{name}" + ("" if chosen.device == "cpu" else f"-{chosen.device}"), figures)
+        save(f"big-{name}" + ("" if chosen.device == "cpu" else f"-{chosen.device}"), figures)
 
 
 def measure(name: str, device: str, steps: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ class Predictor:
                 if backbone is None and description["backbone"] is None:
                     raise GraphError("it is not one of the library's own; give it as 'backbone'.")
             if backbone is None:
-                backbone = BACKBONES.build(description["backbone"], description["parameters"])
+                backbone = _built(description)
             numbers = {name: description[name] for name in ("seed", "epoch")}
             loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
         except (GraphError, ParameterError) as error:
@@ -159,7 +159,24 @@ def _plain(backbone: Any) -> dict[str, Any]:
     """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
     if not BACKBONES.name_of(type(backbone)):
         return {}
-    return {name: value for name, value in asdict(backbone).items() if name not in ("training", "device")}
+    values = {one.name: getattr(backbone, one.name) for one in fields(backbone)}
+    return {name: _described(value) for name, value in values.items() if name not in ("training", "device")}
+
+
+def _described(value: Any) -> Any:
+    """A parameter as JSON has it; a backbone inside of another by its name."""
+    name = BACKBONES.name_of(type(value))
+    return value if name is None else {"backbone": name, "parameters": _plain(value)}
+
+
+def _built(described: Mapping[str, Any]) -> Any:
+    """The backbone that was described."""
+    try:
+        name, given = described["backbone"], described["parameters"]
+        parameters = {key: _built(one) if isinstance(one, dict) else one for key, one in given.items()}
+    except (KeyError, AttributeError, RecursionError):
+        raise GraphError("its description of the model is damaged.") from None
+    return BACKBONES.build(name, parameters)
 
 
 def _python_number(value: Any) -> Any:

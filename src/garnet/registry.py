@@ -96,7 +96,10 @@ BACKBONES = Registry(
         "mlp": "garnet.backbones.mlp:MLP",
         "linear-gcn": "garnet.backbones.linear_gcn:LinearGCN",
         # Defences that are models, so that a purifier may come before them.
+        "gnnguard": "garnet.defenses.gnnguard:GNNGuard",
+        "lfr": "garnet.defenses.lfr:LFR",
         "soft-median-gdc": "garnet.defenses.soft_median_gdc:SoftMedianGDC",
+        "rsgnn": "garnet.defenses.rsgnn:RSGNN",
         "elastic-gnn": "garnet.defenses.elastic_gnn:ElasticGNN",
         "rung": "garnet.defenses.rung:RUNG",
         "simp-gcn": "garnet.defenses.simp_gcn:SimPGCN",

@@ -13,7 +13,9 @@ from garnet import Graph, Split, as_graph
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Purified
+from garnet.defenses.named import gives_model
 from garnet.errors import GarnetError
+from garnet.predictor import Predictor
 from garnet.purification import Stage
 from garnet.registry import DEFENSES, PURIFIERS
 from garnet.training import Training
@@ -159,3 +161,17 @@ def test_a_dense_graph_that_would_not_fit_is_refused(name):
         GarnetError, match=r"^\w+ forms a dense matrix of 10 x 10 numbers, 0\.0 GB, more than its 'most_bytes'"
     ):
         replace(defense(name), most_bytes=399).fit(GRAPHS["path"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_is_saved_and_loaded_says_the_same(name, tmp_path):
+    one = defense(name).fit(GRAPHS["weighted"], seed=1)
+    if not gives_model(name):
+        with pytest.raises(GarnetError, match=r"^These predictions come from no model"):
+            one.save(tmp_path / "model.npz")
+        return
+    one.save(tmp_path / "model.npz")
+    loaded = Predictor.load(tmp_path / "model.npz")
+    assert torch.equal(loaded.logits(), one.logits())
+    other = loaded.on(GRAPHS["weighted"].with_edges(GRAPHS["weighted"].edges[:, :5]))
+    assert torch.isfinite(other.logits()).all()

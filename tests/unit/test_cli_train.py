@@ -81,6 +81,7 @@ def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
             ("--defense", "linear-floor", "--epochs", "3"),
             "The defence 'linear-floor' trains in its own way; leave epochs",
         ),
+        (("--defense", "tsvd", "-o", "model.npz"), "What 'tsvd' learns fits its graph alone and cannot be saved"),
         (("--defense", "tsvd", "--purify"), "--purify is short for --defense garnet, and --defense says 'tsvd'"),
         (("--split", "half"), "The 'split' parameter must be two shares, such as 0.1,0.1. Got 'half'."),
         (("--lr", "-1"), "The 'lr' parameter of Training must be"),

@@ -67,7 +67,7 @@ def train(
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
     from garnet.datasets.files import require_writable
-    from garnet.defenses.named import named_defense, takes_training
+    from garnet.defenses.named import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.lesson import require_trainable
     from garnet.training import Training
@@ -86,6 +86,8 @@ def train(
     replace(Training(), **training).require_valid()
     if training and not takes_training(chosen):
         raise ParameterError(f"The defence {chosen!r} trains in its own way; leave {', '.join(training)} out.")
+    if output is not None and not gives_model(chosen):
+        raise ParameterError(f"What {chosen!r} learns fits its graph alone and cannot be saved; leave --output out.")
     fitted = named_defense(chosen, backbone=backbone, training=training, device=device)
     with stages() as progress:
         progress("read")

@@ -46,21 +46,21 @@ class AdversarialTraining:
 
     * With the few labelled nodes alone, a model becomes robust at those by learning them by heart, and no other node
       gains. So T is all nodes but those for validation, with labels that a first model, trained plainly, predicts
-      (`Training.confidence`), and all nodes are attacked. On Cora, training with the labelled nodes alone is *less*
-      robust than plain training.
+      (`Training.confidence`), and all nodes are attacked.
     * Even so, T holds the nodes that are tested, and a model may learn their labels by heart. Robustness measured at
       nodes seen in training says little of new ones.
-    * GPRGNN can turn to other hops, or to features alone, and profits; the filter of a GCN is fixed, and it gains no
-      more than the predicted labels alone give it.
+    * GPRGNN can turn to other hops, or to features alone, and profits most; the filter of a GCN is fixed.
+
+    It is meant for graphs that are changed after training. Of a poisoned graph it believes every edge, as plain
+    training does.
 
     Which epoch is best is decided on the validation nodes of the given graph, not an attacked one: the attack grows
     stronger all the while, so accuracy under it would favour the epochs that it has hardly touched. For the same reason
     nothing counts as best before `settle`.
 
-    Unlike the code of Gosch et al., attacks do not begin anew in each epoch, so that one step in each will do; the loss
-    that is learnt is the cross-entropy, with which a budget of zero is plain training, not the tanh margin (which is
-    what the attack makes large); validation nodes are not taught; and the given graph is trained on as a whole, as all
-    defences here do, not without its test nodes.
+    Attacks go on from epoch to epoch, which is one of the two ways of Gosch et al., so that one step in each will do.
+    Unlike in their code, the loss that is learnt is the cross-entropy, with which a budget of zero is plain training,
+    not the tanh margin (which is what the attack makes large), and validation nodes are not taught.
 
     Attributes:
         backbone: GPRGNN or GCN; a smaller dropout than usual is worth trying.

@@ -11,6 +11,8 @@ from garnet.defenses.purified import Purified
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS, field_types, known_name
 from garnet.training import Training
 
+_BOUND_TO_ITS_GRAPH = ("tsvd", "prognn", "linear-floor")
+
 
 def defense_names() -> tuple[str, ...]:
     """All names: `none`, purifiers, which come before a backbone, and defences of their own."""
@@ -30,6 +32,11 @@ def takes_backbone(name: str) -> bool:
 def takes_training(name: str) -> bool:
     """Whether it may be said how a defence of this name trains."""
     return takes_backbone(name) or "training" in field_types(DEFENSES.get(name))
+
+
+def gives_model(name: str) -> bool:
+    """Whether what a defence of this name has learnt can be saved, and used on another graph."""
+    return name not in _BOUND_TO_ITS_GRAPH
 
 
 def named_purifier(name: str, parameters: Mapping[str, Any], device: str) -> Any:
