@@ -37,7 +37,7 @@ PAPER = {
     "garnet": (69.91, 61.32, 60.88),
 }
 BUDGETS = ("clean", "25%", "50%")
-# What the paper says it took: P0 of GNNGuard, temperature, alpha and k of Soft Median GDC.
+# What the paper says it took; GNNGuard's P0 is its default.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "soft-median-gdc": {"temperature": 5.0, "alpha": 0.1, "k": 64},
 }

@@ -1,4 +1,4 @@
-"""A defence of one's own: one class with three methods. Training, seeds and purifiers before it come with the base class.
+"""A defence of one's own: one class with three methods. Training, seeds and purifiers come with the base class.
 
 python examples/my_defense.py
 """
@@ -22,7 +22,7 @@ from garnet.training import Training
 
 @dataclass(frozen=True, kw_only=True)
 class Hedge(Model):
-    """Adds what a GCN says of a node and what its features alone say: where the edges lie, the features may know better.
+    """Adds what a GCN says of a node and what its features alone say: where edges lie, the features may know better.
 
     Attributes:
         hidden: width of both.

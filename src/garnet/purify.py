@@ -30,7 +30,7 @@ from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.solvers import choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency, spread_components
 
-# What the default was found to need on the graphs of the paper, without a look at who attacked them or how.
+# What the default was found to need on the graphs of the paper, clean and attacked; it is the same for all of them.
 _ENOUGH_NEIGHBORS, _FEWEST_NEIGHBORS, _MANY_EDGES = 15, 10, 24
 _DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
 _FEATURE_WEIGHT, _ALIKE, _LEAST_SAY = 1.5, 0.4, 0.1

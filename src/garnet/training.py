@@ -119,6 +119,8 @@ def train(
     graph = as_graph(graph)
     if inputs is not None and training.batch_size is not None:
         raise ParameterError("What was prepared of the whole graph cannot be cut into batches; leave 'batch_size' out.")
+    if training.batch_size is not None and getattr(backbone, "whole_graph", False):
+        raise ParameterError(f"{type(backbone).__name__} looks at the whole graph at once; leave 'batch_size' out.")
     require_trainable(graph)
     together = len(seeds)
     if training.batch_size is None and torch.device(device).type == "cpu":

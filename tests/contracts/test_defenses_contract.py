@@ -11,9 +11,10 @@ from torch.utils._pytree import tree_leaves
 
 from garnet import Graph, Split, as_graph
 from garnet.backbones import GCN
+from garnet.backbones.base import Noise
 from garnet.datasets import contextual_block_model, random_split
-from garnet.defenses import Purified
-from garnet.defenses.named import gives_model
+from garnet.defenses import Model, Purified
+from garnet.defenses.named import gives_model, takes_training
 from garnet.errors import GarnetError
 from garnet.predictor import Predictor
 from garnet.purification import Stage
@@ -175,3 +176,46 @@ def test_a_model_that_is_saved_and_loaded_says_the_same(name, tmp_path):
     assert torch.equal(loaded.logits(), one.logits())
     other = loaded.on(GRAPHS["weighted"].with_edges(GRAPHS["weighted"].edges[:, :5]))
     assert torch.isfinite(other.logits()).all()
+
+
+@pytest.mark.parametrize("name", [name for name in DEFENSES.names() if issubclass(DEFENSES.get(name), Model)])
+def test_dropout_leaves_units_out_in_training_alone(name):
+    graph, model = GRAPHS["two cliques"], DEFENSES.build(name, {})
+    if name == "gnnguard":
+        model = replace(model, backbone=replace(model.backbone, dropout=0.9))
+    else:
+        model = replace(model, dropout=0.9)
+    inputs = model.prepare(graph, "cpu")
+    drawn = model.initial(3, 2, torch.Generator().manual_seed(0))
+    parameters = {key: value[None] for key, value in drawn.items()}
+    with torch.no_grad():
+        plain = model.logits(parameters, inputs, None)
+        assert torch.equal(model.logits(parameters, inputs, None), plain)
+        noise = Noise([torch.Generator().manual_seed(1)])
+        assert not torch.allclose(model.logits(parameters, inputs, noise), plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", DEFENSES.names())
+def test_what_is_wrong_with_it_is_said_before_anything_is_purified(name):
+    if not takes_training(name):
+        return
+    seen = []
+
+    class Spy(DropsOne):
+        def purify(self, graph, *, progress=None):
+            seen.append(graph)
+            return super().purify(graph)
+
+    wrong = replace(defense(name), training=Training(epochs=0))
+    with pytest.raises(GarnetError, match=r"^The 'epochs' parameter of Training must be an integer >= 1\."):
+        Purified(Spy(), wrong).fit(GRAPHS["path"])
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    "name", ["lfr", "rsgnn", "simp-gcn", "soft-median-gdc", "prognn", "tsvd", "adversarial-training"]
+)
+def test_what_needs_the_whole_graph_refuses_batches(name):
+    wrong = replace(defense(name), training=Training(epochs=2, batch_size=3))
+    with pytest.raises(GarnetError, match=r"leave 'batch_size' out\.$"):
+        wrong.fit(GRAPHS["path"])

@@ -193,6 +193,6 @@ def attacked_labels(task: Task, model: EdgeModel, nodes: NDArray[np.int64], kind
 
 def _no_gradient(backbone: Backbone) -> str:
     return (
-        f"This model does not use edge weights: no gradient of {type(backbone).__name__} reaches the edges; attack "
+        f"No gradient of {type(backbone).__name__} reaches the edges here; attack "
         "through a surrogate, such as 'linear-gcn', 'gcn' or 'gprgnn'."
     )

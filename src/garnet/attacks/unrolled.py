@@ -49,7 +49,7 @@ def unrolled_meta_gradient(
         ) from error
     if not logits.requires_grad or not tape.used:
         raise ParameterError(
-            f"This model does not use edge weights: no gradient of {type(backbone).__name__} reaches the edges."
+            f"No gradient of {type(backbone).__name__} reaches the edges here; choose 'linear-gcn', 'gcn' or 'gprgnn'."
         )
     tape.pairs = []
     logits.backward(aim.loss_slope(logits.detach()))  # type: ignore[no-untyped-call]

@@ -125,6 +125,7 @@ class _Accuracy:
         for facts in cells:
             splits.setdefault(facts["graph"], set()).add(_family(facts["split"]))
         self._split_counts = {graph: len(found) for graph, found in splits.items()}
+        self._settings = self._unseen(cells)
 
     def labels_of(self, facts: Facts) -> tuple[str, ...]:
         given = {name: value for name, value in facts["parameters"].items() if name in self._swept_of(facts)}
@@ -164,7 +165,20 @@ class _Accuracy:
             text += "; in brackets, the paper's"
         if any(entry.mark for entry in entries):
             text += "; ▲ above, ▼ below it by more than two standard deviations of the difference"
-        return [f"{text}."]
+        return [f"{text}.", *self._settings]
+
+    def _unseen(self, cells: Sequence[Facts]) -> list[str]:
+        """Settings that no row shows, because a defence has the same ones in all cells of a graph."""
+        unseen: dict[str, list[str]] = {}
+        for facts in cells:
+            shown = {"parameters": self._swept_of(facts), "training": self._trained.get(facts["defense"], set())}
+            given = {k: v for part, names in shown.items() for k, v in facts[part].items() if k not in names}
+            if given:
+                where = unseen.setdefault(f"{facts['defense']}, {_assigned(given)}", [])
+                where.extend([facts["graph"]] if facts["graph"] not in where else [])
+        return ["Settings: " + "; ".join(f"{one} on {', '.join(where)}" for one, where in unseen.items()) + "."] * bool(
+            unseen
+        )
 
     def _swept_of(self, facts: Facts) -> set[str]:
         return self._swept.get(facts["defense"], set())
@@ -215,7 +229,7 @@ class _Plain:
 def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
     """The parameters of each defence, or its training, that differ between cells of one graph; features always count.
 
-    What differs from graph to graph alone belongs to the graph, whose column says so.
+    What differs from graph to graph alone makes no row of its own; a line below the table says it.
     """
     seen: dict[tuple[str, str], list[Facts]] = {}
     for facts in cells:

@@ -115,9 +115,9 @@ def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
     from garnet.errors import ParameterError
     from garnet.registry import known_name
 
-    if purify and defense not in (None, "garnet"):
-        raise ParameterError(f"--purify is short for --defense garnet, and --defense says {defense!r}; leave one out.")
     chosen = known_name(defense or ("garnet" if purify else "none"), defense_names(), "defence")
+    if purify and chosen != "garnet":
+        raise ParameterError(f"--purify is short for --defense garnet, and --defense says {defense!r}; leave one out.")
     if backbone is not None and not takes_backbone(chosen):
         raise ParameterError(f"The defence {chosen!r} is a model of its own; leave --backbone out.")
     return chosen

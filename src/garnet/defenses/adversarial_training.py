@@ -127,7 +127,8 @@ class AdversarialTraining:
             )
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        yield "backbone", isinstance(self.backbone, GPRGNN | GCN), "GPRGNN or GCN, whose edges can be weighed"
+        convolves = isinstance(self.backbone, GCN) or (isinstance(self.backbone, GPRGNN) and self.backbone.hops != 0)
+        yield "backbone", convolves, "GPRGNN with at least one hop or GCN, whose edges can be weighed"
         share = is_number(self.budget) and 0 <= self.budget < math.inf  # type: ignore[operator]
         yield "budget", share or isinstance(self.budget, Budget), "a share >= 0 or a Budget"
         yield "steps", is_whole(self.steps) and self.steps >= 1, "an integer >= 1"
@@ -240,8 +241,6 @@ class _Adversary:
         if self._descent is None:
             self._descent = Descent(problem, flips, self._pairs.taken)
         descent = self._descent
-        descent.face(model)
-        # Not only the model has changed, but also what it predicts.
         descent.problem = problem
         for _ in range(defense.steps):
             if len(descent.numbers) < self._pairs.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, ClassVar, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -64,6 +64,9 @@ class Model(ABC):
         training: how it is trained.
         device: where it is trained.
     """
+
+    whole_graph: ClassVar[bool] = False
+    """Whether it needs all of the graph at once, so that no batches can be made."""
 
     training: Training = field(default_factory=Training)
     device: str = "cpu"

@@ -100,7 +100,7 @@ class GNNGuard(Model):
 
     The authors' code differs from their paper, and we follow the paper: the code takes exponentials of
     :math:`\alpha`, which makes all edges that are left nearly alike, normalises once more as GCN does, and has no
-    memory in its GCN; each costs points on Cora under Metattack. The paper also prunes by a learnt function of
+    memory in its GCN. The paper also prunes by a learnt function of
     :math:`(\alpha_{uv}, \alpha_{vu})`; a step has no gradient, and in the code, where it is off, the function keeps its
     first random values. The threshold here is the code's, on :math:`s_{uv}`.
 

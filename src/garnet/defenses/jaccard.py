@@ -47,8 +47,8 @@ class Jaccard:
     another, so it loses its edges.
 
     The paper drops edges of similarity zero. The default here, 0.01, is that of DeepRobust, which compares with `<` in
-    both cases too, and has to be told which one; on the citation graphs, whose nodes have tens of features, it means
-    the same.
+    both cases too, and has to be told which one; on Cora and Citeseer, whose nodes have tens of features, it means the
+    same.
 
     Attributes:
         threshold: similarity that an edge must have at least.

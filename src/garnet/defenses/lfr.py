@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,7 +71,7 @@ class LFR(Model):
       judged by the second with that probability, so that the expected loss,
       :math:`(1 - \alpha) L_{GCN} + \alpha L_{LFR}`, is the same and less noisy.
     * That takes the lower half of all eigenpairs of a dense decomposition; here it is `rank` of them, from a sparse
-      solver. On Cora 30, 100 and 600 pairs do about equally well.
+      solver.
     * The GCN's :math:`\tilde A` is A there; here A + I, so that no node is without neighbours. As there it is not
       normalised, and rows of X are. This matters more than the low frequencies do: on Cora under Metattack the GCN
       alone, alpha = 0, withstands as much, and with a normalised :math:`\tilde A` neither does.
@@ -83,6 +84,8 @@ class LFR(Model):
         dropout: share of the hidden units left out of each training step.
         training: how it is trained.
     """
+
+    whole_graph: ClassVar[bool] = True
 
     rank: int = 100
     alpha: float = 0.5

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones import GCN
-from garnet.backbones.base import Backbone, Noise, require_features, require_valid
+from garnet.backbones import GCN, GPRGNN
+from garnet.backbones.base import Noise, require_features, require_valid
 from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.proximal import shrink_
 from garnet.errors import GraphError, ParameterError
@@ -87,7 +87,7 @@ class ProGNN:
     outer_steps: int = 1
     inner_steps: int = 10
     rank: int | None = None
-    backbone: Backbone = field(default_factory=lambda: GCN(hidden=16))
+    backbone: GCN | GPRGNN = field(default_factory=lambda: GCN(hidden=16))
     training: Training = field(default_factory=lambda: Training(epochs=12, lr=0.01, weight_decay=5e-4, patience=3))
     most_bytes: int = 4 << 30
     device: str = "cpu"
@@ -103,17 +103,22 @@ class ProGNN:
         graph = as_graph(graph)
         require_trainable(graph)
         require_seeds(seeds)
-        self._require_valid(graph)
+        self.require_valid()
+        n = graph.num_nodes
+        if 4 * n**2 > self.most_bytes:
+            raise GraphError(
+                f"ProGNN forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its "
+                f"'most_bytes' of {self.most_bytes / 1e9:.1f} GB; GARNET does not."
+            )
         clock = Clock(progress)
         with clock("learn graph and model"):
             inputs = self.backbone.prepare(graph, self.device)
-            if not isinstance(inputs, GCNInputs):
-                raise ParameterError(f"ProGNN takes GCN or GPRGNN as backbone. Got {self.backbone!r} instead.")
             course = _Course(self, graph, inputs, progress)
             predictors = [course.predictor(seed) for seed in seeds]
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
-    def _require_valid(self, graph: Graph) -> None:
+    def require_valid(self) -> None:
+        """Refuse, in one sentence, parameters that make no sense."""
         for name, fine, wanted in self._rules():
             if not fine:
                 got = getattr(self, name)
@@ -123,15 +128,11 @@ class ProGNN:
             raise ParameterError("ProGNN learns the whole graph at once; leave 'batch_size' out.")
         require_valid(self.backbone)
         require_device(self.device, "ProGNN")
-        n = graph.num_nodes
-        if 4 * n**2 > self.most_bytes:
-            raise GraphError(
-                f"ProGNN forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its "
-                f"'most_bytes' of {self.most_bytes / 1e9:.1f} GB; GARNET does not."
-            )
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         """Name, whether it is fine, and what it must be."""
+        convolves = isinstance(self.backbone, GCN) or (isinstance(self.backbone, GPRGNN) and self.backbone.hops != 0)
+        yield "backbone", convolves, "GCN, or GPRGNN with at least one hop"
         for name in ("alpha", "beta", "gamma", "smoothness"):
             value = getattr(self, name)
             yield name, is_number(value) and 0 <= value < math.inf, "a number >= 0"

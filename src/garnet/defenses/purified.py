@@ -61,13 +61,12 @@ class Purified:
 
     def _fit(self) -> Callable[[Graph, Sequence[int], Progress | None], tuple[Predictor, ...]]:
         """What trains on the purified graph; what is wrong with it is said before the graph is purified."""
-        if self.training is not None:
-            self.training.require_valid()
-        require_device(self.device or "cpu", "Purified")
         model = self.backbone
         if not isinstance(model, Defense):
             require_valid(model)
             training, device = self.training or Training(), self.device or "cpu"
+            training.require_valid()
+            require_device(device, "Purified")
             return lambda graph, seeds, progress: train(
                 model, graph, seeds=seeds, training=training, device=device, progress=progress
             )
@@ -76,4 +75,7 @@ class Purified:
             if not hasattr(model, name):
                 raise ParameterError(f"{type(model).__name__} has no '{name}' of its own; leave that of Purified out.")
         defense: Defense = replace(model, **given) if given else model  # type: ignore[type-var]
+        require_valid(defense)
+        getattr(defense, "training", Training()).require_valid()
+        require_device(getattr(defense, "device", "cpu"), type(defense).__name__)
         return lambda graph, seeds, progress: defense.fit_seeds(graph, seeds, progress=progress)

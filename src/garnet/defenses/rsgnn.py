@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -98,6 +98,8 @@ class RSGNN(Model):
         dropout: share of its hidden units left out of each training step.
         training: how it is trained.
     """
+
+    whole_graph: ClassVar[bool] = True
 
     k: int = 20
     negatives: int = 5

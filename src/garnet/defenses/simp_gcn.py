@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -88,9 +88,8 @@ class SimPGCN(Model):
     * Similarities are of the features, theirs of where features are not zero; in bags of words that is the same.
     * One relu after the mix, as in the paper; theirs has one in each of its three terms, DeepRobust has none.
     * The weights of s and c begin within one over the root of the inputs. Theirs begin between -1 and 1, which leaves
-      it to chance which of the two graphs a node trusts: on Cora under Metattack DeepRobust's seeds differ by 15
-      points. Theirs begin with half of each graph, or most of the given one where no attack is expected; here `trust`
-      is a quarter with or without an attack, which costs nothing on the clean graph.
+      it to chance which of the two graphs a node trusts. Theirs begin with half of each graph, or most of the given one
+      where no attack is expected; here `trust` is a quarter with or without an attack.
 
     Attributes:
         hidden: width between the layers.
@@ -103,6 +102,8 @@ class SimPGCN(Model):
         training: how it is trained.
         device: where it is trained.
     """
+
+    whole_graph: ClassVar[bool] = True
 
     hidden: int = 64
     dropout: float = 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -65,6 +66,8 @@ class SoftMedianGDC(Model):
         training: how it is trained.
         device: where it is trained.
     """
+
+    whole_graph: ClassVar[bool] = True
 
     layers: int = 2
     hidden: int = 64

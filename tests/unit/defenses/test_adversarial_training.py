@@ -135,7 +135,10 @@ def test_a_graph_without_edges_is_trained_on_plainly():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"backbone": H2GCN()}, "'backbone' parameter of AdversarialTraining must be GPRGNN or GCN"),
+        (
+            {"backbone": H2GCN()},
+            "'backbone' parameter of AdversarialTraining must be GPRGNN with at least one hop or GCN",
+        ),
         ({"backbone": GCN(layers=0)}, "'layers' parameter of GCN must be an integer >= 1"),
         ({"budget": -0.1}, "'budget' parameter of AdversarialTraining must be a share >= 0 or a Budget"),
         ({"budget": "10%"}, "'budget' parameter of AdversarialTraining must be a share >= 0 or a Budget"),
