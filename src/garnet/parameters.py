@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -84,6 +84,22 @@ def is_number(value: Any) -> bool:
 
 def _share(value: Any) -> bool:
     return is_number(value) and 0 <= value <= 1
+
+
+def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
+    """Refuse, in one sentence, the first parameter of an object that breaks its rule.
+
+    Args:
+        owner: whose parameters they are.
+        rules: name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before.
+
+    Raises:
+        ParameterError: a rule is broken.
+    """
+    for name, fine, wanted in rules:
+        if not fine:
+            kind, got = type(owner).__name__, getattr(owner, name)
+            raise ParameterError(f"The '{name}' parameter of {kind} must be {wanted}. Got {got!r} instead.")
 
 
 def require_device(name: str, owner: str) -> None:

@@ -14,7 +14,7 @@ from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, Penalized
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_seeds
+from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 
@@ -53,10 +53,7 @@ class Training:
 
     def require_valid(self) -> None:
         """Refuse, in one sentence, what no training allows."""
-        for name, fine, wanted in self._rules():
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of Training must be {wanted}. Got {got!r} instead.")
+        require_rules(self, self._rules())
 
     @property
     def rates(self) -> tuple[float, ...]:

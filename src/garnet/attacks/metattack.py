@@ -20,7 +20,7 @@ from garnet.backbones import LinearGCN
 from garnet.backbones.base import Backbone
 from garnet.errors import ParameterError
 from garnet.graph import Edges
-from garnet.parameters import is_number, is_whole, require_device
+from garnet.parameters import is_number, is_whole, require_device, require_rules
 from garnet.registry import BACKBONES
 
 
@@ -98,10 +98,7 @@ class Metattack(Attack):
             ("lr", is_number(self.lr) and 0 < self.lr < math.inf, "a positive number"),
             ("momentum", is_number(self.momentum) and 0 <= self.momentum < 1, "at least 0 and below 1"),
         )
-        for name, fine, wanted in rules:
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of Metattack must be {wanted}. Got {got!r} instead.")
+        require_rules(self, rules)
         require_device(self.device, "Metattack")
         backbone = BACKBONES.build(self.surrogate, {}) if isinstance(self.surrogate, str) else self.surrogate
         if isinstance(backbone, LinearGCN):

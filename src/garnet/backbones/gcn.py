@@ -61,7 +61,7 @@ class GCN:
         before: Tensor | None = None
         for layer in range(1, self.layers):
             if self.batch_norm:
-                hidden = parameters[f"scale{layer - 1}"] * _standardized(hidden - parameters[f"bias{layer - 1}"])
+                hidden = parameters[f"scale{layer - 1}"] * standardized(hidden - parameters[f"bias{layer - 1}"])
                 hidden = hidden + parameters[f"bias{layer - 1}"]
             hidden = hidden.relu()
             if self.residual and before is not None:
@@ -72,6 +72,7 @@ class GCN:
         return hidden
 
 
-def _standardized(hidden: Tensor) -> Tensor:
+def standardized(hidden: Tensor) -> Tensor:
+    """Units (S, n, f) with mean zero and variance one over the nodes."""
     spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
     return (hidden - mean) * torch.rsqrt(spread + 1e-5)

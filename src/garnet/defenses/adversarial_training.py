@@ -19,7 +19,7 @@ from garnet.backbones.gcn import GCNInputs
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_seeds
+from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.sparse import normalized_matrix
@@ -112,12 +112,7 @@ class AdversarialTraining:
 
     def require_valid(self) -> None:
         """Refuse, in one sentence, parameters that make no sense."""
-        for name, fine, wanted in self._rules():
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(
-                    f"The '{name}' parameter of AdversarialTraining must be {wanted}. Got {got!r} instead."
-                )
+        require_rules(self, self._rules())
         require_valid(self.backbone)
         require_device(self.device, "AdversarialTraining")
         self.training.require_valid()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear, require_features, require_valid
+from garnet.backbones.gcn import standardized
 from garnet.backbones.mlp import MLP
 from garnet.defenses.base import Model
 from garnet.defenses.jaccard import cosine_similarity
@@ -172,8 +173,7 @@ class GNNGuard(Model):
         before: Tensor | None = None
         for layer in range(1, backbone.layers):
             if backbone.batch_norm:
-                spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
-                hidden = parameters[f"scale{layer - 1}"] * (hidden - mean) * torch.rsqrt(spread + 1e-5)
+                hidden = parameters[f"scale{layer - 1}"] * standardized(hidden)
             hidden = (hidden + parameters[f"bias{layer - 1}"]).relu()
             if backbone.residual and before is not None:
                 hidden = hidden + before

@@ -19,7 +19,7 @@ from garnet.defenses.proximal import shrink_
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_seeds
+from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.training import Training
@@ -119,10 +119,7 @@ class ProGNN:
 
     def require_valid(self) -> None:
         """Refuse, in one sentence, parameters that make no sense."""
-        for name, fine, wanted in self._rules():
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of ProGNN must be {wanted}. Got {got!r} instead.")
+        require_rules(self, self._rules())
         self.training.require_valid()
         if self.training.batch_size is not None:
             raise ParameterError("ProGNN learns the whole graph at once; leave 'batch_size' out.")

@@ -14,11 +14,10 @@ from torch import Tensor
 from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, require_features
 from garnet.defenses.base import Model
 from garnet.edges import canonical
-from garnet.errors import ParameterError
 from garnet.features import feature_block, scale
 from garnet.graph import Graph
 from garnet.neighbors import choose_neighbors, union
-from garnet.parameters import is_number, is_whole
+from garnet.parameters import is_number, is_whole, require_rules
 from garnet.pattern import Pattern
 from garnet.sparse import pair_products
 from garnet.training import Training
@@ -115,10 +114,7 @@ class RSGNN(Model):
 
     def require_valid(self) -> None:
         """Refuse, in one sentence, what no graph allows."""
-        for name, fine, wanted in self._rules():
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of RSGNN must be {wanted}. Got {got!r} instead.")
+        require_rules(self, self._rules())
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         for name, first in (("k", 0), ("negatives", 0), ("width", 1)):

@@ -13,9 +13,8 @@ from torch import Tensor
 from garnet.backbones import MLP
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.defenses.base import Model
-from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_number
+from garnet.parameters import is_number, require_rules
 from garnet.pattern import Pattern
 from garnet.training import Training
 
@@ -105,10 +104,7 @@ class RUNG(Model):
             ("lambda_hat", is_number(share) and 0 < share < 1, "above 0 and below 1"),
             ("norm", self.norm in get_args(Norm), "one of 'MCP', 'L1', 'L2'"),
         )
-        for name, fine, wanted in rules:
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of RUNG must be {wanted}. Got {got!r} instead.")
+        require_rules(self, rules)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's; the layers have none."""

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
-from garnet.backbones.gcn import GCN
+from garnet.backbones.gcn import GCN, standardized
 from garnet.defenses.base import Model
-from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_number, is_whole
+from garnet.parameters import is_number, is_whole, require_rules
 from garnet.ppr import top_pagerank
 from garnet.soft_median import Neighborhoods
 from garnet.training import Training
@@ -85,10 +84,7 @@ class SoftMedianGDC(Model):
             ("k", is_whole(self.k) and self.k >= 1, "an integer >= 1"),
             ("temperature", is_number(self.temperature) and 0 < self.temperature < math.inf, "a positive number"),
         )
-        for name, fine, wanted in rules:
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of SoftMedianGDC must be {wanted}. Got {got!r} instead.")
+        require_rules(self, rules)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Those of a GCN."""
@@ -110,8 +106,7 @@ class SoftMedianGDC(Model):
                 hidden = linear(dropout(hidden.relu(), self.dropout, noise), parameters[f"weight{layer}"])
             hidden = inputs.near.soft_median(hidden, self.temperature)
             if self.batch_norm and layer < self.layers - 1:
-                spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
-                hidden = parameters[f"scale{layer}"] * (hidden - mean) * torch.rsqrt(spread + 1e-5)
+                hidden = parameters[f"scale{layer}"] * standardized(hidden)
             hidden = hidden + parameters[f"bias{layer}"]
         return hidden
 
