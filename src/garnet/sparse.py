@@ -61,14 +61,14 @@ class SparseMatrix:
         self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
     ) -> None:
         self.shape: tuple[int, int] = tuple(map(int, matrix.shape))  # type: ignore[assignment]
-        self._rows = _to_rows(matrix, device)
+        self._rows = to_rows(matrix, device)
         self._columns = self._rows
         # Where each entry of the transposed matrix stands in the matrix itself.
         self._places: Tensor | None = None
         if learnt and not symmetric:
             numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
             places = numbered.T.tocsr().data
-            self._columns = _to_rows(sp.csr_array(matrix.T.tocsr()), device)
+            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device)
             self._places = torch.from_numpy(places.astype(np.int64)).to(device)
 
     @property
@@ -132,7 +132,8 @@ def _product(rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
     return result
 
 
-def _to_rows(matrix: sp.csr_array, device: str) -> Rows:
+def to_rows(matrix: sp.csr_array, device: str) -> Rows:
+    """The matrix on a device, in float32."""
     integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
     return Rows(
         torch.from_numpy(matrix.indptr.astype(integer)).to(device),

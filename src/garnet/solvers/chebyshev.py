@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -14,6 +13,8 @@ from garnet.solvers.arpack import Arpack
 from garnet.solvers.convergence import check
 from garnet.solvers.density import largest, level
 from garnet.solvers.operator import Operator
+from garnet.solvers.space import Block, Space, filtered, gram, lengths, times
+from garnet.sparse import Rows
 from garnet.spectral import End, Spectrum
 
 
@@ -47,35 +48,34 @@ class Chebyshev:
     max_products: int | None = None
     strict: bool = False
 
-    def __call__(self, matrix: sp.csr_array, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
-        """See `Solver`."""
-        n = matrix.shape[0]
-        block = self.block or min(max(16 * round(rank / 64), 16), 64)
-        if n < 4 * (rank + block):  # the basis would fill the space
+    def __call__(self, matrix: sp.csr_array | Rows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
+        """See `Solver`; the matrix may also be on the device already."""
+        if isinstance(matrix, sp.csr_array) and self.fills(matrix.shape[0], rank):
             return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)
-        scale = float(abs(matrix).sum(axis=1).max())  # float32 has neither room for 1e30 nor for 1e-30
-        if not scale:
-            scale = 1.0
-        operator = Operator(matrix / scale, device)
-        generator = torch.Generator(device).manual_seed(seed)
+        operator = Operator(matrix, device, seed)
+        found = self.solve(operator, rank, end)
+        return Spectrum(found.values, operator.restore(found.vectors), found.residuals, found.products)
 
-        def fresh(columns: int = block) -> Tensor:
-            return torch.randn(n, columns, generator=generator, device=device)
+    def fills(self, n: int, rank: int) -> bool:
+        """Whether the basis would fill the space, so that a dense solver is the better choice."""
+        return n < 4 * (rank + self._width(rank))
 
-        top, error = largest(operator)
-        begins = level(operator, fresh()[:, :8], 1.5 * rank, 1.01 * (top + error), end)
+    def solve(self, space: Space, rank: int, end: End) -> Spectrum:
+        """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
+        block = self._width(rank)
+        top, error = largest(space)
+        begins = level(space, space.random(8), 1.5 * rank, 1.01 * (top + error), end)
         # The kernel smears the density outwards: the leading part begins deeper than it seems.
         top = max(top, 1e-6)
         cutoff = max(top - 1.4 * max(top - begins, 0.01 * top), 0.05 * top)
 
         # The sum of a long row is rounded that often: no residual in float32 gets below this.
-        rounding = 8 * torch.finfo(torch.float32).eps * float(np.diff(matrix.indptr).max()) ** 0.5
-        tol = max(self.tol, rounding)
+        tol = max(self.tol, 8 * torch.finfo(torch.float32).eps * float(space.longest) ** 0.5)
         budget = self.max_products or 1000 * rank
-        basis = _Basis(operator, min(2 * rank + 12 * block, n // 2), fresh)
-        latest, previous, verified = fresh(), torch.zeros(rank, device=device), False
+        basis = _Projection(space, min(2 * rank + 12 * block, space.n // 2))
+        latest, previous, verified = space.random(block), None, False
         while True:
-            latest = basis.extend(operator.filter(latest, cutoff, top, self.growth, end))
+            latest = basis.extend(filtered(space, latest, cutoff, top, self.growth, end))
             if basis.size < rank + block:
                 continue
             ritz, rotation = basis.ritz(end)
@@ -84,81 +84,105 @@ class Chebyshev:
             last = float(values[-1].abs() if end == "magnitude" else values[-1])
             if last < cutoff and basis.size >= 2 * rank:
                 cutoff = max(last - 0.1 * (top - last), 0.05 * top)
-            exhausted, full = operator.products >= budget, basis.room < block
-            settled = float((values - previous).abs().max()) <= tol * top
+            exhausted, full = space.products >= budget, basis.room < block
+            settled = previous is not None and float((values - previous).abs().max()) <= tol * top
             previous = values
             if not (settled or exhausted or full):
                 continue
             vectors = basis.rotate(rotation[:, :rank])
-            residuals = (operator @ vectors - vectors * values).norm(dim=0)
+            residuals = lengths(space, space.map(_residual(values), space.product(vectors), vectors)).float()
             converged = bool(residuals.max() <= tol * top)
             if exhausted or (converged and verified):
                 break
             if full:  # start again from the pairs that lag behind
-                basis.compress(rotation[:, : rank + 2 * block])
-                latest = vectors[:, residuals.topk(min(block, rank)).indices]
+                basis.keep(rotation[:, : rank + 2 * block])
+                lagging = residuals.topk(min(block, rank)).indices
+                latest = space.map(_columns(lagging), vectors)
             if converged:
-                latest, verified = fresh(), True
-        values, residuals = scale * values, scale * residuals
-        check(residuals, scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
-        return Spectrum(values, operator.restore(vectors), residuals, operator.products)
+                latest, verified = space.random(block), True
+        values, residuals = space.scale * values, space.scale * residuals
+        check(residuals, space.scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
+        return Spectrum(values, vectors, residuals, space.products)
+
+    def _width(self, rank: int) -> int:
+        return self.block or min(max(16 * round(rank / 64), 16), 64)
 
 
-class _Basis:
-    """Orthonormal columns Q, and H = Q^T A Q kept up as they come."""
+class _Projection:
+    """An orthonormal basis Q, and H = Q^T A Q kept up as it grows."""
 
-    def __init__(self, operator: Operator, capacity: int, fresh: Callable[[int], Tensor]) -> None:
-        self._operator = operator
-        self._fresh = fresh
-        self._columns = torch.empty(operator.n, capacity, device=operator.device)
-        self._projected = torch.zeros(capacity, capacity, dtype=torch.float64, device=operator.device)
-        self.size = 0
+    def __init__(self, space: Space, capacity: int) -> None:
+        self._space = space
+        self._basis = space.basis(capacity)
+        self._capacity = capacity
+        self._projected = torch.zeros(0, 0, dtype=torch.float64)
+
+    @property
+    def size(self) -> int:
+        return self._basis.size
 
     @property
     def room(self) -> int:
-        return self._columns.shape[1] - self.size
+        return self._capacity - self.size
 
-    def extend(self, block: Tensor) -> Tensor:
+    def extend(self, block: Block) -> Block:
         """Add what is new in the block, orthonormalised, with random columns for those that were not; returns that."""
-        known, wanted = self._columns[:, : self.size], block.shape[1]
-        block = _orthonormal(block / block.norm(dim=0).clamp_min(1e-30), known)
+        space, wanted = self._space, block.shape[1]
+        block = self._orthonormal(_unit(space, block))
         while block.shape[1] < wanted:
-            more = torch.cat([block, self._fresh(wanted - block.shape[1])], dim=1)
-            block = _orthonormal(more / more.norm(dim=0), known)
-        start, self.size = self.size, self.size + block.shape[1]
-        self._columns[:, start : self.size] = block
-        image = (self._columns[:, : self.size].T @ (self._operator @ block)).double()
-        self._projected[: self.size, start : self.size] = image
-        self._projected[start : self.size, : self.size] = image.T
+            more = _unit(space, space.random(wanted - block.shape[1]))
+            block = self._orthonormal(space.map(_beside, block, more))
+        self._basis.append(block)
+        image = self._basis.dot(space.product(block)).double()
+        size, start = self.size, self.size - block.shape[1]
+        grown = image.new_zeros(size, size)
+        grown[:start, :start] = self._projected.to(grown)
+        grown[:, start:] = image
+        grown[start:] = image.T
+        self._projected = grown
         return block
 
     def ritz(self, end: End) -> tuple[Tensor, Tensor]:
         """Eigenvalues of H, the leading one first, and its eigenvectors."""
-        values, vectors = torch.linalg.eigh(self._projected[: self.size, : self.size])
+        values, vectors = torch.linalg.eigh(self._projected)
         order = (values if end == "algebraic" else values.abs()).argsort(descending=True)
-        return values[order].float(), vectors[:, order].float()
+        return values[order].float(), vectors[:, order]
 
-    def rotate(self, rotation: Tensor) -> Tensor:
-        return self._columns[:, : self.size] @ rotation
+    def rotate(self, rotation: Tensor) -> Block:
+        return self._basis.rotate(rotation)
 
-    def compress(self, rotation: Tensor) -> None:
+    def keep(self, rotation: Tensor) -> None:
         """Keep only these combinations of columns: a thick restart."""
-        exact = rotation.double()
-        projected = exact.T @ self._projected[: self.size, : self.size] @ exact
-        kept = self.rotate(rotation)
-        self.size = rotation.shape[1]
-        self._columns[:, : self.size] = kept
-        self._projected[: self.size, : self.size] = projected
+        self._projected = rotation.T @ self._projected @ rotation
+        self._basis.keep(rotation)
+
+    def _orthonormal(self, block: Block) -> Block:
+        """An orthonormal basis of what unit columns have beyond Q; fewer columns if some say nothing new.
+
+        The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
+        """
+        for _ in range(2):
+            if self.size:
+                block = self._basis.less(block, self._basis.dot(block))
+            squares, directions = torch.linalg.eigh(gram(self._space, block, block))
+            new = squares > 1e-9
+            block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
+        return block
 
 
-def _orthonormal(block: Tensor, known: Tensor) -> Tensor:
-    """An orthonormal basis of what unit columns have beyond `known`; fewer columns if some say nothing new.
+def _unit(space: Space, block: Block) -> Block:
+    """Columns of length one."""
+    return times(space, block, torch.diag(1 / lengths(space, block).clamp_min(1e-30)))
 
-    The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
-    """
-    for _ in range(2):
-        block = block - known @ (known.T @ block)
-        lengths, directions = torch.linalg.eigh((block.T @ block).double())
-        new = lengths > 1e-9
-        block = block @ (directions[:, new] * lengths[new].rsqrt()).float()
-    return block
+
+# What is sent to the parts of a tall matrix is made by functions of its own, so that no more than it needs goes along.
+def _residual(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda image, vectors: image - vectors * values.to(vectors)
+
+
+def _columns(chosen: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda vectors: vectors[:, chosen.to(vectors.device)]
+
+
+def _beside(left: Tensor, right: Tensor) -> Tensor:
+    return torch.cat([left, right], dim=1)
