@@ -1,4 +1,4 @@
-"""Sets of undirected edges as sorted arrays."""
+"""Sets of undirected edges as sorted arrays and tensors."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from garnet.graph import Edges
 
 
 def canonical(first: NDArray[Any], second: NDArray[Any], n: int) -> Edges:
     """Each undirected pair once, the smaller node first, in lexicographic order; shape (2, m)."""
-    low, high = np.minimum(first, second).astype(np.int64), np.maximum(first, second).astype(np.int64)
     # Torch sorts here; NumPy would hash, which takes tens of times longer.
-    keys = torch.unique(torch.from_numpy(low * n + high)).numpy()
-    return np.stack(np.divmod(keys, max(n, 1)))
+    return pairs(torch.from_numpy(first.astype(np.int64)), torch.from_numpy(second.astype(np.int64)), n).numpy()
 
 
 def contains(edges: Edges, wanted: Edges, n: int) -> NDArray[np.bool_]:
     """Which columns of `wanted` are among `edges`; both as `canonical` leaves them."""
+    found: NDArray[np.bool_] = among(torch.from_numpy(edges), torch.from_numpy(wanted), n).numpy()
+    return found
+
+
+def pairs(first: Tensor, second: Tensor, n: int) -> Tensor:
+    """Each undirected pair once, as `canonical` has it, on any device."""
+    keys = torch.unique(torch.minimum(first, second) * n + torch.maximum(first, second))
+    low = torch.div(keys, max(n, 1), rounding_mode="floor")
+    return torch.stack([low, keys - low * n])
+
+
+def among(edges: Tensor, wanted: Tensor, n: int) -> Tensor:
+    """Which columns of `wanted` are among `edges`; both as `pairs` leaves them."""
     keys, sought = edges[0] * n + edges[1], wanted[0] * n + wanted[1]
     if not len(keys):
-        return np.zeros(len(sought), dtype=bool)
-    place = np.searchsorted(keys, sought)
-    found: NDArray[np.bool_] = keys[np.minimum(place, len(keys) - 1)] == sought
-    return found
+        return torch.zeros(len(sought), dtype=torch.bool, device=sought.device)
+    place = torch.searchsorted(keys, sought).clamp_max(len(keys) - 1)
+    return keys[place] == sought

@@ -17,6 +17,8 @@ from garnet.spectral import normalized_adjacency
 Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
 Scaling = Literal["unit", "none", "standardize", "minmax"]
 
+_SHUFFLED_UP_TO = 10_000_000  # ends of edges; of more, some are drawn
+
 
 def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, device: str) -> Tensor | None:
     """Coordinates of the nodes' features, shape (n, d), or None.
@@ -62,7 +64,7 @@ def scale(block: Tensor, scaling: Scaling) -> Tensor:
     return block
 
 
-def alikeness(block: Tensor, edges: Edges, *, seed: int = 0, most: int = 20_000) -> float:
+def alikeness(block: Tensor, edges: Edges | Tensor, *, seed: int = 0, most: int = 20_000) -> float:
     """How much more alike the ends of edges are than the ends of others: 1 if always, 0 if no more than by chance.
 
     It is Somers' d, the share of comparisons that an edge wins less those that it loses, between edges and pairs of the
@@ -75,9 +77,13 @@ def alikeness(block: Tensor, edges: Edges, *, seed: int = 0, most: int = 20_000)
         most: how many of each are compared.
     """
     rng = np.random.default_rng(seed)
+    edges = torch.as_tensor(edges).cpu().numpy()
     sample = edges if edges.shape[1] <= most else edges[:, rng.choice(edges.shape[1], most, replace=False)]
     ends = edges.ravel()
-    shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
+    if len(ends) <= _SHUFFLED_UP_TO:
+        shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
+    else:
+        shuffled = ends[rng.integers(len(ends), size=(2, most))]
     true, chance = (((block[u] * block[v]).sum(dim=1)).cpu().numpy() for u, v in (sample, shuffled))
     if not true.size:
         return 0.0

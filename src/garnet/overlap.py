@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from garnet.edges import contains
-from garnet.graph import Edges, Graph
+from garnet.edges import among
+from garnet.resident import Resident
 
 _CHUNK = 1 << 22  # neighbours looked up at once
+_CHUNK_ON_GPU = 1 << 28
 
 
-def shared_neighbors(graph: Graph, edges: Edges) -> NDArray[np.float32]:
+def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     """Common neighbours of each pair, over the most it could have: those of the end with fewer, but for the other end.
 
     The neighbours of the end with fewer are looked up among those of the other, so a hub costs no more than its
@@ -20,32 +20,29 @@ def shared_neighbors(graph: Graph, edges: Edges) -> NDArray[np.float32]:
 
     Args:
         graph: the graph; weights do not count.
-        edges: (2, m) pairs of nodes, as `canonical` leaves them, joined or not.
+        edges: (2, m) pairs of nodes, as `pairs` leaves them, joined or not.
 
     Returns:
         (m,) shares from 0 to 1.
     """
-    n = graph.num_nodes
-    starts = torch.from_numpy(graph.adjacency.indptr.astype(np.int64))
-    columns = torch.from_numpy(graph.adjacency.indices.astype(np.int64))
-    degrees = starts.diff()
-    entries = torch.repeat_interleave(torch.arange(n), degrees) * n + columns
-    first, second = torch.from_numpy(edges)
+    n, here = graph.num_nodes, edges.device
+    starts, columns, degrees = graph.starts.long(), graph.columns.long(), graph.counts
+    entries = graph.rows * n + columns
+    first, second = edges
     fewer = torch.where(degrees[first] <= degrees[second], first, second)
     other = first + second - fewer
     ends = degrees[fewer].cumsum(0)
-    common = torch.zeros(len(fewer))
+    common = torch.zeros(len(fewer), device=here)
+    chunk = _CHUNK if here.type == "cpu" else _CHUNK_ON_GPU
     low, done = 0, 0
     while low < len(fewer):
-        high = max(int(torch.searchsorted(ends, done + _CHUNK, right=True)), low + 1)
+        high = max(int(torch.searchsorted(ends, done + chunk, right=True)), low + 1)
         counts = degrees[fewer[low:high]]
-        pair = torch.repeat_interleave(torch.arange(high - low), counts)
+        pair = torch.repeat_interleave(torch.arange(high - low, device=here), counts)
         begins = starts[fewer[low:high]] - (ends[low:high] - counts - done)
-        sought = other[low:high][pair] * n + columns[torch.arange(len(pair)) + begins[pair]]
+        sought = other[low:high][pair] * n + columns[torch.arange(len(pair), device=here) + begins[pair]]
         place = torch.searchsorted(entries, sought).clamp_max(max(len(entries) - 1, 0))
         common[low:high] = torch.bincount(pair[entries[place] == sought], minlength=high - low)
         low, done = high, int(ends[high - 1])
-    joined = torch.from_numpy(contains(graph.edges, edges, n))
-    most = degrees[fewer] - joined.long()
-    share: NDArray[np.float32] = (common / most.clamp_min(1)).numpy()
-    return share
+    most = degrees[fewer] - among(graph.edges, edges, n).long()
+    return common / most.clamp_min(1)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 from torch import Tensor
@@ -19,14 +18,15 @@ from garnet.spectral import Solver, laplacian
 
 _SOLVE = 1 << 24  # numbers in a block of right-hand sides
 _CHUNK = 1 << 20  # numbers gathered at once: few enough to stay in a processor's cache
+_CHUNK_ON_GPU = 1 << 28
 
 
-def squared_distances(points: Tensor, edges: Edges) -> Tensor:
+def squared_distances(points: Tensor, edges: Edges | Tensor) -> Tensor:
     """||V_i - V_j||^2 for each edge, shape (m,), a chunk of edges at a time."""
     return torch.cat([(points[u] - points[v]).square().sum(dim=1) for u, v in _chunks(edges, points)])
 
 
-def inner_products(left: Tensor, right: Tensor, edges: Edges) -> Tensor:
+def inner_products(left: Tensor, right: Tensor, edges: Edges | Tensor) -> Tensor:
     """Row i of `left` times row j of `right` for each edge, shape (m,).
 
     With left = U|L|^(1/2) and right = left with the signs of L, these are entries of U L U^T.
@@ -34,7 +34,7 @@ def inner_products(left: Tensor, right: Tensor, edges: Edges) -> Tensor:
     return torch.cat([(left[u] * right[v]).sum(dim=1) for u, v in _chunks(edges, left)])
 
 
-def believed_if_unknown(scores: Tensor, points: Tensor, edges: Edges) -> NDArray[np.float32]:
+def believed_if_unknown(scores: Tensor, points: Tensor, edges: Tensor) -> Tensor:
     """The scores, infinite for edges with an end whose point is zero: nothing is known of it to speak against.
 
     Args:
@@ -42,16 +42,20 @@ def believed_if_unknown(scores: Tensor, points: Tensor, edges: Edges) -> NDArray
         points: (n, d) embedding.
         edges: (2, m) edges.
     """
-    unknown = (points.abs().amax(dim=1) == 0).cpu().numpy()
-    found: NDArray[np.float32] = scores.cpu().numpy()
-    found[unknown[edges[0]] | unknown[edges[1]]] = np.inf
-    return found
+    unknown = points.abs().amax(dim=1) == 0
+    return scores.masked_fill_(unknown[edges[0]] | unknown[edges[1]], math.inf) if unknown.any() else scores
 
 
-def quantile(scores: NDArray[np.float32], share: float) -> float:
+def quantile(scores: Tensor, share: float) -> float:
     """The score that a share of the finite scores lies below; minus infinity if there are none."""
-    finite = scores[np.isfinite(scores)]
-    return float(np.quantile(finite, share)) if len(finite) else -math.inf
+    finite = scores[scores.isfinite()]
+    if not len(finite):
+        return -math.inf
+    if finite.device.type == "cpu":
+        return float(np.quantile(finite.numpy(), share))
+    ordered, place = finite.sort().values, share * (len(finite) - 1)
+    low = math.floor(place)
+    return float(torch.lerp(ordered[low], ordered[min(low + 1, len(finite) - 1)], place - low))
 
 
 def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, seed: int, device: str) -> Tensor:
@@ -81,7 +85,7 @@ def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, see
     return (spectrum.vectors[:, pieces:] * (eigenvalues + 1 / sigma2).rsqrt()).float()
 
 
-def distortion(embedding: Tensor, points: Tensor, edges: Edges) -> Tensor:
+def distortion(embedding: Tensor, points: Tensor, edges: Edges | Tensor) -> Tensor:
     """Spectral embedding distortion s_ij = ||U^T e_ij||^2 / ||V^T e_ij||^2, shape (m,).
 
     Args:
@@ -163,8 +167,8 @@ def _first_of_each(component: np.ndarray) -> np.ndarray:
     return np.unique(component, return_index=True)[1]
 
 
-def _chunks(edges: Edges, points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _chunks(edges: Edges | Tensor, points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs of index tensors, few enough at a time that the gathered rows stay small."""
-    ends = torch.from_numpy(edges).to(points.device)
-    width = max(1, _CHUNK // max(points.shape[1], 1))
+    ends = torch.as_tensor(edges, device=points.device)
+    width = max(1, (_CHUNK if points.device.type == "cpu" else _CHUNK_ON_GPU) // max(points.shape[1], 1))
     yield from zip(torch.split(ends[0], width), torch.split(ends[1], width), strict=True)

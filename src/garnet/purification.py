@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from garnet.edges import contains
 from garnet.graph import Edges, Graph
@@ -47,16 +48,12 @@ class Ledger:
     num_nodes: int
 
     @classmethod
-    def between(
-        cls, before: Graph, scores_before: NDArray[np.float32], after: Edges, scores_after: NDArray[np.float32]
-    ) -> Ledger:
-        """Compare the input's edges with those of the purified graph, each with their scores."""
-        edges, n = before.edges, before.num_nodes
-        stays, old = contains(after, edges, n), contains(edges, after, n)
-        return cls(
-            edges[:, stays], edges[:, ~stays], after[:, ~old],
-            scores_before[stays], scores_before[~stays], scores_after[~old], n,
-        )  # fmt: skip
+    def of(cls, edges: Tensor, scores: Tensor, given: Tensor, stays: Tensor, num_nodes: int) -> Ledger:
+        """Take apart edges of the input and of the purified graph: (2, m), scores (m,), and of which graph each is."""
+        fates = given & stays, given & ~stays, stays & ~given
+        kept, dropped, added = (edges[:, fate].cpu().numpy() for fate in fates)
+        of_kept, of_dropped, of_added = (scores[fate].cpu().numpy() for fate in fates)
+        return cls(kept, dropped, added, of_kept, of_dropped, of_added, num_nodes)
 
     def share_dropped(self, edges: Edges) -> float:
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.edges import canonical, contains
+from garnet.edges import among, pairs
 from garnet.features import Features, Scaling, alikeness, feature_block, scale
-from garnet.graph import Edges, Graph, as_graph
+from garnet.graph import Graph, as_graph
 from garnet.neighbors import Neighbors, choose_neighbors, union
 from garnet.overlap import shared_neighbors
 from garnet.parameters import GammaUnit, Score, Weight, require_valid
@@ -27,8 +25,9 @@ from garnet.prune import (
     squared_distances,
 )
 from garnet.purification import Clock, Ledger, Progress, Purification
-from garnet.solvers import choose_solver
-from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, normalized_adjacency, spread_components
+from garnet.resident import Resident, joined, restricted
+from garnet.solvers import Chebyshev, choose_solver
+from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, spread_components
 
 # What the default was found to need on the graphs of the paper, clean and attacked; it is the same for all of them.
 _ENOUGH_NEIGHBORS, _FEWEST_NEIGHBORS, _MANY_EDGES = 15, 10, 24
@@ -124,22 +123,28 @@ class GARNET:
         require_valid(self, graph)
         clock = Clock(progress)
         with clock("embed"):
-            spectrum = self._embed(graph)
-            points = self._points(graph, spectrum)
+            here = Resident.of(graph, self.device)
+            spectrum = self._embed(graph, here)
+            points = self._points(graph, here, spectrum)
         with clock("neighbours"):
             base = self._base(graph, points)
         with clock("prune"):
-            score = self._score(graph, spectrum, points, base)
-            base_scores = score(base)
-            threshold = self._threshold(base_scores)
-            critical = base[:, base_scores >= threshold]
-            first, second = np.concatenate([critical, self._supported(graph, points)], axis=1)
-            edges = canonical(first, second, graph.num_nodes)
-            scores = score(edges)
-            purified = graph.with_edges(edges, self._weights(graph, points, edges, scores))
+            first, second = torch.cat([base, here.edges], dim=1)
+            edges = pairs(first, second, graph.num_nodes)
+            near, given = (among(some, edges, graph.num_nodes) for some in (base, here.edges))
+            scores = self._score(graph, spectrum, points, base)(edges)
+            threshold = self._threshold(scores[near])
+            stays = near & (scores >= threshold)
+            stays[given] |= self._supported(graph, here, points)
+            kept = edges[:, stays]
+            weights = self._weights(graph, here, points, kept, scores[stays])
+            purified = replace(graph, adjacency=joined(kept, weights, graph.num_nodes))
         with clock("ledger"):
-            ledger = Ledger.between(graph, score(graph.edges), edges, scores)
-        return Purification(purified, spectrum, base, base_scores, threshold, ledger, tuple(clock.stages), self)
+            ledger = Ledger.of(edges, scores, given, stays, graph.num_nodes)
+            base_scores = scores[near].cpu().numpy()
+        return Purification(
+            purified, spectrum, base.cpu().numpy(), base_scores, threshold, ledger, tuple(clock.stages), self
+        )
 
     def __call__(self, data: Any) -> Any:
         """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
@@ -152,20 +157,24 @@ class GARNET:
 
         return with_edges_of(self.purify(as_graph(data, symmetrize=True)).graph, data)
 
-    def _embed(self, graph: Graph) -> Spectrum:
+    def _embed(self, graph: Graph, here: Resident) -> Spectrum:
         """The leading eigenpairs of the normalised adjacency."""
-        tau = float(graph.degrees.mean()) if self.tau == "mean" else self.tau
-        matrix = normalized_adjacency(graph, tau) if self.normalize else graph.adjacency.astype(np.float64)
+        tau = float(here.degrees.mean()) if self.tau == "mean" else self.tau
+        matrix = here.normalized(tau) if self.normalize else here.matrix()
         rank = choose_rank(self.rank, graph)
-        nodes = spread_components(graph, rank)
+        nodes = spread_components(here.components(), rank)
         if len(nodes) < graph.num_nodes:
-            matrix = matrix[nodes][:, nodes]
-        spectrum = self._solver(graph)(matrix, rank, end=self.end, seed=self.seed, device=self.device)
+            matrix = restricted(matrix, nodes)
+        solver = self._solver(graph)
+        on_device = isinstance(solver, Chebyshev) and self.device != "cpu" and not solver.fills(len(nodes), rank)
+        spectrum = solver(
+            matrix if on_device else matrix.to_scipy(), rank, end=self.end, seed=self.seed, device=self.device
+        )
         spectrum = spectrum.scatter(nodes, graph.num_nodes)
         by_gap = self.rank == "auto" and graph.labels is None
         return spectrum.truncate(eigengap(spectrum.values)) if by_gap else spectrum
 
-    def _points(self, graph: Graph, spectrum: Spectrum) -> Tensor:
+    def _points(self, graph: Graph, here: Resident, spectrum: Spectrum) -> Tensor:
         """V beside the features, each block on its own scale; shape (n, r + d)."""
         blocks = [scale(spectrum.embedding.float(), self.scaling)]
         features = feature_block(graph, self.features, self.feature_rank, seed=self.seed, device=self.device)
@@ -173,36 +182,29 @@ class GARNET:
             block = scale(features, self.scaling)
             weight = self.feature_weight
             if weight == "auto":
-                weight = _FEATURE_WEIGHT * min(
-                    1.0, max(_LEAST_SAY, alikeness(block, self._inner(graph, blocks[0])) / _ALIKE)
-                )
+                weight = _FEATURE_WEIGHT * min(1.0, max(_LEAST_SAY, alikeness(block, _inner(here, blocks[0])) / _ALIKE))
             blocks.append(weight * block)
         return torch.cat(blocks, dim=1)
 
-    def _inner(self, graph: Graph, spectral: Tensor) -> Edges:
-        """The half of the input's edges that the spectrum supports best: few of an attack's are among them."""
-        alike = inner_products(spectral, spectral, graph.edges).cpu().numpy()
-        return graph.edges[:, alike >= np.median(alike)]
-
-    def _base(self, graph: Graph, points: Tensor) -> Edges:
-        """G_base. A node of which neither spectrum nor features tell anything has no neighbours but its own."""
+    def _base(self, graph: Graph, points: Tensor) -> Tensor:
+        """G_base, (2, m). A node of which neither spectrum nor features tell anything has no neighbours but its own."""
         known = points.abs().amax(dim=1).nonzero()[:, 0]
         k = min(self._neighbors_of(graph), len(known) - 1)
         if k < 1:
-            return graph.edges[:, :0]
+            return known.new_zeros(2, 0)
         search = self.neighbors or choose_neighbors(len(known), self.device)
-        return union(search(points[known], k, seed=self.seed), known)
+        found = union(search(points[known], k, seed=self.seed), known)
+        return torch.from_numpy(found).to(points.device)
 
-    def _supported(self, graph: Graph, points: Tensor) -> Edges:
-        """The edges of the input that stay for having been there."""
-        given = graph.edges
+    def _supported(self, graph: Graph, here: Resident, points: Tensor) -> Tensor:
+        """Which edges of the input stay for having been there."""
         if self.support is None:
-            return given[:, :0]
+            return torch.zeros(graph.num_edges, dtype=torch.bool, device=points.device)
         doubted = self.support
         if doubted == "auto":
             doubted = _DOUBTED if self._neighbors_of(graph) else _DOUBTED_ALONE
-        support = self._support(graph, points)
-        return given[:, support >= quantile(support, doubted)]
+        support = self._support(here, points)
+        return support >= quantile(support, doubted)
 
     def _neighbors_of(self, graph: Graph) -> int:
         """k, or what a sparse graph lacks."""
@@ -211,19 +213,16 @@ class GARNET:
         mean_degree = 2 * graph.num_edges / graph.num_nodes
         return 0 if mean_degree > _MANY_EDGES else max(_FEWEST_NEIGHBORS, round(_ENOUGH_NEIGHBORS - mean_degree))
 
-    def _support(self, graph: Graph, points: Tensor) -> NDArray[np.float32]:
+    def _support(self, here: Resident, points: Tensor) -> Tensor:
         """What speaks for each edge of the input: alike ends, and neighbours that they share.
 
         Twice the inner product is minus the squared distance, up to a constant, where all rows have one length; but a
         node without features is not near to all for that.
         """
-        edges = graph.edges
-        alike = believed_if_unknown(2 * inner_products(points, points, edges), points, edges)
-        return alike + np.float32(self.overlap) * shared_neighbors(graph, edges) if self.overlap else alike
+        alike = believed_if_unknown(2 * inner_products(points, points, here.edges), points, here.edges)
+        return alike + self.overlap * shared_neighbors(here, here.edges) if self.overlap else alike
 
-    def _score(
-        self, graph: Graph, spectrum: Spectrum, points: Tensor, base: Edges
-    ) -> Callable[[Edges], NDArray[np.float32]]:
+    def _score(self, graph: Graph, spectrum: Spectrum, points: Tensor, base: Tensor) -> Callable[[Tensor], Tensor]:
         """The function that says how critical each of some edges is; infinitely, where nothing is known of an end."""
         if self.score == "distance":
             return lambda edges: believed_if_unknown(-squared_distances(points, edges), points, edges)
@@ -231,29 +230,35 @@ class GARNET:
             mirrored = points.clone()
             mirrored[:, : spectrum.rank] *= spectrum.values.sign().float()
             return lambda edges: believed_if_unknown(inner_products(points, mirrored, edges), points, edges)
-        compared = graph.with_edges(base) if base.shape[1] else graph  # where nothing is new, with the input itself
+        # Where nothing is new, the input itself is what it is compared with.
+        compared = graph.with_edges(base.cpu().numpy()) if base.shape[1] else graph
         embedding = base_embedding(
             compared, spectrum.rank, self.sigma2, self._solver(graph), seed=self.seed, device=self.device
         )
         return lambda edges: believed_if_unknown(distortion(embedding, points, edges), points, edges)
 
-    def _threshold(self, scores: NDArray[np.float32]) -> float:
+    def _threshold(self, scores: Tensor) -> float:
         """Gamma in the units of the scores."""
         return quantile(scores, self.gamma) if self.gamma_unit == "quantile" else self.gamma
 
-    def _weights(self, graph: Graph, points: Tensor, edges: Edges, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _weights(self, graph: Graph, here: Resident, points: Tensor, edges: Tensor, scores: Tensor) -> Tensor:
         """Positive weights; an edge that was kept though its weight would vanish has a thousandth of the largest."""
         if self.weight == "one" or not len(scores):
-            return np.ones_like(scores)
+            return torch.ones_like(scores)
         if self.weight == "auto" and not self._neighbors_of(graph):
-            return graph.weights[contains(edges, graph.edges, graph.num_nodes)]
+            return here.edge_weights[among(edges, here.edges, graph.num_nodes)]
         weights = scores
         if self.weight != "score":
             directions = scale(points, "unit")
-            weights = inner_products(directions, directions, edges).cpu().numpy()
-        weights = np.where(np.isinf(scores), 1, weights)
-        floor = np.float32(1e-3) * weights.max()
-        return np.asarray(np.maximum(weights, max(floor, np.finfo(np.float32).tiny)), dtype=np.float32)
+            weights = inner_products(directions, directions, edges)
+        weights = torch.where(scores.isinf(), 1.0, weights)
+        return weights.clamp_min(max(1e-3 * float(weights.max()), torch.finfo(torch.float32).tiny))
 
     def _solver(self, graph: Graph) -> Solver:
         return self.solver or choose_solver(graph.num_nodes)
+
+
+def _inner(here: Resident, spectral: Tensor) -> Tensor:
+    """The half of the input's edges that the spectrum supports best: few of an attack's are among them."""
+    alike = inner_products(spectral, spectral, here.edges)
+    return here.edges[:, alike >= quantile(alike, 0.5)]

@@ -36,6 +36,11 @@ class Rows:
             )  # fmt: skip
         return self._csr @ block
 
+    def to_scipy(self) -> sp.csr_array:
+        """The same matrix for SciPy."""
+        parts = (part.cpu().numpy() for part in (self.values, self.columns, self.starts))
+        return sp.csr_array(tuple(parts), shape=(len(self.starts) - 1, self.width))
+
     @cached_property
     def _csr(self) -> Tensor:
         with warnings.catch_warnings():

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from garnet.errors import ParameterError, RankWarning
@@ -53,12 +51,12 @@ class Spectrum:
         """Entries (u, v) of U L U^T, the rank-r matrix nearest to the input (proposition 3.2)."""
         return ((self.vectors[u] * self.values) * self.vectors[v]).sum(dim=1)
 
-    def scatter(self, nodes: NDArray[np.int64], n: int) -> Spectrum:
+    def scatter(self, nodes: Tensor, n: int) -> Spectrum:
         """The same pairs on `n` nodes, of which only `nodes` were part of the matrix; the rows of others are zero."""
         if len(nodes) == n:
             return self
         vectors = self.vectors.new_zeros(n, self.rank)
-        vectors[torch.from_numpy(nodes).to(vectors.device)] = self.vectors
+        vectors[nodes.to(vectors.device)] = self.vectors
         return Spectrum(self.values, vectors, self.residuals, self.products)
 
     def truncate(self, rank: int) -> Spectrum:
@@ -95,16 +93,19 @@ def laplacian(graph: Graph) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(graph.degrees) - graph.adjacency.astype(np.float64))
 
 
-def spread_components(graph: Graph, rank: int) -> NDArray[np.int64]:
+def spread_components(component: Tensor, rank: int) -> Tensor:
     """The nodes that the spectrum is to tell apart, sorted: those of components with more than `rank` nodes.
 
     Every component adds an eigenvalue 1 whose vector says no more than which nodes belong to it. The many small ones of
     a real graph would use up all of the rank on that, and the large ones would be left without an embedding. If no
     component is large, all nodes count.
+
+    Args:
+        component: (n,) number of the component of each node.
+        rank: eigenpairs that are asked for.
     """
-    _, component = connected_components(graph.adjacency, directed=False)
-    sizes = np.bincount(component)
-    large = np.flatnonzero(sizes[component] > rank)
+    sizes = torch.bincount(component)
+    large = (sizes[component] > rank).nonzero()[:, 0]
     if (several := int((sizes > rank).sum())) > rank:
         warnings.warn(
             f"The graph has {several} components of more than {rank} nodes, and as many eigenpairs only tell those "
@@ -112,7 +113,7 @@ def spread_components(graph: Graph, rank: int) -> NDArray[np.int64]:
             RankWarning,
             stacklevel=2,
         )
-    return large if len(large) else np.arange(graph.num_nodes)
+    return large if len(large) else torch.arange(len(component), device=component.device)
 
 
 def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:

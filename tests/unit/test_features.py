@@ -7,6 +7,7 @@ from garnet import GARNET, as_graph
 from garnet.datasets import block_model
 from garnet.errors import ParameterError
 from garnet.features import alikeness, feature_block, scale
+from garnet.resident import Resident
 from garnet.spectral import normalized_adjacency
 
 RNG = np.random.default_rng(0)
@@ -109,7 +110,8 @@ def test_features_that_edges_do_not_follow_have_little_say():
 
     def share(features):
         purifier = GARNET(rank=10)
-        points = purifier._points(as_graph(graph, features=features), purifier._embed(graph))
+        here = Resident.of(graph)
+        points = purifier._points(as_graph(graph, features=features), here, purifier._embed(graph, here))
         return float(points[:, 10:].norm(dim=1).mean())
 
     assert share(telling) > 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from garnet.adjacency import as_array
+from garnet.edges import pairs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Edges, Graph, as_graph
+from garnet.resident import joined
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -71,8 +74,10 @@ def block_model(
     # The other classes' stretch of the line is the whole line with the own class cut out.
     outside = ticket * elsewhere
     place = np.where(inside, low + ticket * (high - low), outside + np.where(outside >= low, high - low, 0.0))
-    ends = by_class[np.stack([first, _locate(reach, place)])]
-    return as_graph((ends, n), labels=labels, symmetrize=True)
+    ends = torch.from_numpy(by_class[np.stack([first, _locate(reach, place)])])
+    first, second = ends[:, ends[0] != ends[1]]
+    edges = pairs(first, second, n)
+    return as_graph(Graph(joined(edges, torch.ones(edges.shape[1]), n)), labels=labels)
 
 
 def contextual_block_model(

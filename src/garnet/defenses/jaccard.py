@@ -80,8 +80,8 @@ class Jaccard:
             alike = (jaccard_similarity if kind == "jaccard" else cosine_similarity)(graph, edges)
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
-            scores = alike.astype(np.float32)
-            ledger = Ledger.between(graph, scores, edges[:, kept], scores[kept])
+            scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
+            ledger = Ledger.of(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return JaccardGraph(cleaned, ledger, tuple(clock.stages))
 
 
