@@ -12,7 +12,7 @@ from garnet.errors import GarnetError
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
     """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
 
     Whatever was at `path` stays as it was until the new file is complete, and its permissions pass on to the new one.
@@ -20,6 +20,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: where the file should end up; its folder must exist.
+        durable: wait until the file would survive a loss of power; what can be computed again need not.
 
     Yields:
         An empty file in the same folder, to be written by the block.
@@ -50,8 +51,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         raise _cannot_write(path, error) from error
     try:
         yield unfinished
-        with unfinished.open("r+b") as stream:
-            os.fsync(stream.fileno())
+        if durable:
+            with unfinished.open("r+b") as stream:
+                os.fsync(stream.fileno())
         if mode is not None:
             unfinished.chmod(mode)
         unfinished.replace(target)

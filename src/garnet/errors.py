@@ -36,5 +36,9 @@ class RankWarning(UserWarning):
     """The rank is too small to say more than which component a node is in."""
 
 
+class RecallWarning(UserWarning):
+    """A search found fewer of the neighbours than it was asked for; the message says how many."""
+
+
 class ConvergenceWarning(UserWarning):
     """An eigensolver stopped short of its tolerance; the message has the residual it reached."""

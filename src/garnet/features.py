@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
         step = normalized_adjacency(graph).astype(np.float32)
         matrix = step @ (step @ matrix) / 2
     if kind != "raw" and rank is not None:
-        block = _singular_coordinates(_unit_rows(matrix), rank, seed)
+        block = _singular_coordinates(unit_rows(matrix), rank, seed)
     else:
         block = _dense(matrix)
     return torch.from_numpy(np.ascontiguousarray(block, dtype=np.float32)).to(device)
@@ -76,15 +77,26 @@ def alikeness(block: Tensor, edges: Edges | Tensor, *, seed: int = 0, most: int 
         seed: of the pairs, and of the edges if there are more than `most`.
         most: how many of each are compared.
     """
-    rng = np.random.default_rng(seed)
     edges = torch.as_tensor(edges).cpu().numpy()
+    return _alikeness(lambda u, v: (block[u] * block[v]).sum(dim=1).cpu().numpy(), edges, seed, most)
+
+
+def alikeness_of_ends(first: Tensor, second: Tensor, *, seed: int = 0, most: int = 20_000) -> float:
+    """The same for edges of which only the features of both ends are at hand, (m, d) each."""
+    rows, m = torch.cat([first, second]), len(first)
+    edges = np.arange(2 * m).reshape(2, m)
+    return _alikeness(lambda u, v: (rows[u] * rows[v]).sum(dim=1).numpy(), edges, seed, most)
+
+
+def _alikeness(alike: Callable[[Any, Any], np.ndarray], edges: Edges, seed: int, most: int) -> float:
+    rng = np.random.default_rng(seed)
     sample = edges if edges.shape[1] <= most else edges[:, rng.choice(edges.shape[1], most, replace=False)]
     ends = edges.ravel()
     if len(ends) <= _SHUFFLED_UP_TO:
         shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
     else:
         shuffled = ends[rng.integers(len(ends), size=(2, most))]
-    true, chance = (((block[u] * block[v]).sum(dim=1)).cpu().numpy() for u, v in (sample, shuffled))
+    true, chance = (alike(u, v) for u, v in (sample, shuffled))
     if not true.size:
         return 0.0
     # Against many random pairs at once, ties counting as neither.
@@ -98,7 +110,8 @@ def _dense(matrix: Any) -> np.ndarray:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def _unit_rows(matrix: Any) -> Any:
+def unit_rows(matrix: Any) -> Any:
+    """Rows of length one, in float64; a zero row stays."""
     matrix = matrix.astype(np.float64)
     if sp.issparse(matrix):
         lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())

@@ -11,7 +11,6 @@ import torch
 
 from garnet.errors import GraphError, ParameterError
 from garnet.features import Features, Scaling
-from garnet.graph import Graph
 from garnet.spectral import End
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
 Weight = Literal["auto", "similarity", "score", "one"]
+
+_SEARCHES = ("exact", "cells", "ivf")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "end": get_args(End),
@@ -31,18 +32,16 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def require_valid(purifier: GARNET, graph: Graph) -> None:
-    """Refuse, in one sentence, parameters that no graph or not this one allows; `choose_rank` sees to the rank.
+def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:
+    """Refuse, in one sentence, parameters that no graph or not one so large allows; `choose_rank` sees to the rank.
 
     Raises:
         ParameterError: a parameter lies outside what is allowed.
         GraphError: there is nothing to purify.
     """
-    if graph.num_edges == 0:
-        raise GraphError(
-            f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to purify."
-        )
-    for name, fine, wanted in _rules(purifier, graph.num_nodes):
+    if edges == 0:
+        raise GraphError(f"The graph has {nodes} nodes and no edges between them; there is nothing to purify.")
+    for name, fine, wanted in _rules(purifier, nodes):
         if not fine:
             got = getattr(purifier, name)
             raise ParameterError(f"The '{name}' parameter of GARNET must be {wanted}. Got {got!r} instead.")
@@ -66,7 +65,8 @@ def _rules(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
     yield "feature_weight", scale == "auto" or (is_number(scale) and 0 <= scale < math.inf), "a number >= 0 or 'auto'"
     yield "weight", (p.weight, p.score) != ("score", "distance"), "'similarity' or 'one' with score 'distance'"
     yield "solver", p.solver is None or callable(p.solver), "a solver or None"
-    yield "neighbors", p.neighbors is None or callable(p.neighbors), "a search or None"
+    search = p.neighbors is None or p.neighbors in _SEARCHES or callable(p.neighbors)
+    yield "neighbors", search, f"one of {', '.join(map(repr, _SEARCHES))}, a search or None"
     yield "device", _has_device(p.device), "a device that torch has here"
     yield "seed", is_whole(p.seed) and 0 <= p.seed < 2**63, "an integer from 0 to 2^63 - 1"
 

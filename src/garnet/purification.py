@@ -112,14 +112,14 @@ class Purification:
             "base_edges": self.base.shape[1],
             "rank": self.spectrum.rank,
             "largest_residual": float(self.spectrum.residuals.max()),
-            "threshold": _plain(self.threshold),
+            "threshold": plain(self.threshold),
             "seconds": self.seconds,
             "stages": [asdict(stage) for stage in self.stages],
-            "parameters": {name: _plain(value) for name, value in parameters.items()},
+            "parameters": {name: plain(value) for name, value in parameters.items()},
         }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value that JSON has: it knows no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

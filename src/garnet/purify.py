@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from garnet.edges import among, pairs
+from garnet.errors import ParameterError
 from garnet.features import Features, Scaling, alikeness, feature_block, scale
 from garnet.graph import Graph, as_graph
-from garnet.neighbors import Neighbors, choose_neighbors, union
+from garnet.neighbors import Neighbors, choose_neighbors, named_search, union
 from garnet.overlap import shared_neighbors
 from garnet.parameters import GammaUnit, Score, Weight, require_valid
 from garnet.prune import (
@@ -72,7 +74,9 @@ class GARNET:
         weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`. `auto` is similarity,
             or where k is 0, and all edges were there before, the weight that they had.
         solver: eigensolver; None chooses by size.
-        neighbors: nearest-neighbour search; None chooses by size.
+        neighbors: nearest-neighbour search: `exact`, `cells`, `ivf` or one of your own; None chooses by size.
+        memory: bytes that this process may hold, such as `8GB`; the graph is then worked on in tiles on disk.
+        cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
         device: `cpu`, `cuda`, or any that torch knows.
         seed: of everything random; the same seed gives the same bytes on a CPU.
 
@@ -99,7 +103,9 @@ class GARNET:
     gamma_unit: GammaUnit = "quantile"
     weight: Weight = "auto"
     solver: Solver | None = None
-    neighbors: Neighbors | None = None
+    neighbors: Neighbors | str | None = None
+    memory: str | int | None = None
+    cluster: Any = None
     device: str = "cpu"
     seed: int = 0
 
@@ -112,15 +118,29 @@ class GARNET:
 
         return cls(**published(dataset, backbone, attack, budget))
 
-    def purify(self, graph: Graph, *, progress: Progress | None = None) -> Purification:
+    def purify(
+        self, graph: Graph | str | Path, *, output: str | Path | None = None, progress: Progress | None = None
+    ) -> Purification:
         """Purify a graph, or anything that `as_graph` reads.
 
+        With `memory` or `cluster`, what comes back is a `garnet.scale.purify.TiledPurification`: the same figures, but
+        of single edges no more than the purified graph.
+
         Args:
-            graph: the graph that is not to be trusted.
+            graph: the graph that is not to be trusted; with `memory` or `cluster`, best the path of its file.
+            output: a folder for the tiles of the purified graph, with `memory` or `cluster`; None to hold it in memory.
             progress: called with the name of each stage as it begins.
         """
+        if self.memory is not None or self.cluster is not None:
+            from garnet.scale.purify import purify_tiled
+
+            source = graph if isinstance(graph, str | Path) else as_graph(graph)
+            place = None if output is None else Path(output)
+            return purify_tiled(self, source, place, progress=progress)  # type: ignore[return-value]
+        if output is not None:
+            raise ParameterError("A purification in memory has no 'output'; save its graph, or give a memory limit.")
         graph = as_graph(graph)
-        require_valid(self, graph)
+        require_valid(self, graph.num_nodes, graph.num_edges)
         clock = Clock(progress)
         with clock("embed"):
             here = Resident.of(graph, self.device)
@@ -161,7 +181,7 @@ class GARNET:
         """The leading eigenpairs of the normalised adjacency."""
         tau = float(here.degrees.mean()) if self.tau == "mean" else self.tau
         matrix = here.normalized(tau) if self.normalize else here.matrix()
-        rank = choose_rank(self.rank, graph)
+        rank = choose_rank(self.rank, graph.num_nodes, graph.labels)
         nodes = spread_components(here.components(), rank)
         if len(nodes) < graph.num_nodes:
             matrix = restricted(matrix, nodes)
@@ -182,7 +202,7 @@ class GARNET:
             block = scale(features, self.scaling)
             weight = self.feature_weight
             if weight == "auto":
-                weight = _FEATURE_WEIGHT * min(1.0, max(_LEAST_SAY, alikeness(block, _inner(here, blocks[0])) / _ALIKE))
+                weight = self.say_of_features(alikeness(block, _inner(here, blocks[0])))
             blocks.append(weight * block)
         return torch.cat(blocks, dim=1)
 
@@ -193,25 +213,38 @@ class GARNET:
         if k < 1:
             return known.new_zeros(2, 0)
         search = self.neighbors or choose_neighbors(len(known), self.device)
+        if isinstance(search, str):
+            search = named_search(search)
         found = union(search(points[known], k, seed=self.seed), known)
         return torch.from_numpy(found).to(points.device)
 
     def _supported(self, graph: Graph, here: Resident, points: Tensor) -> Tensor:
         """Which edges of the input stay for having been there."""
-        if self.support is None:
+        doubted = self.doubted(self._neighbors_of(graph))
+        if doubted is None:
             return torch.zeros(graph.num_edges, dtype=torch.bool, device=points.device)
-        doubted = self.support
-        if doubted == "auto":
-            doubted = _DOUBTED if self._neighbors_of(graph) else _DOUBTED_ALONE
         support = self._support(here, points)
         return support >= quantile(support, doubted)
 
-    def _neighbors_of(self, graph: Graph) -> int:
+    def neighbors_of(self, nodes: int, edges: int) -> int:
         """k, or what a sparse graph lacks."""
         if self.k is not None:
             return int(self.k)
-        mean_degree = 2 * graph.num_edges / graph.num_nodes
+        mean_degree = 2 * edges / nodes
         return 0 if mean_degree > _MANY_EDGES else max(_FEWEST_NEIGHBORS, round(_ENOUGH_NEIGHBORS - mean_degree))
+
+    def doubted(self, k: int) -> float | None:
+        """The share of the input's edges that is doubted, where k neighbours are added to each node."""
+        if self.support == "auto":
+            return _DOUBTED if k else _DOUBTED_ALONE
+        return self.support
+
+    def say_of_features(self, alike: float) -> float:
+        """The weight of features where edges join nodes whose features are so alike."""
+        return _FEATURE_WEIGHT * min(1.0, max(_LEAST_SAY, alike / _ALIKE))
+
+    def _neighbors_of(self, graph: Graph) -> int:
+        return self.neighbors_of(graph.num_nodes, graph.num_edges)
 
     def _support(self, here: Resident, points: Tensor) -> Tensor:
         """What speaks for each edge of the input: alike ends, and neighbours that they share.

@@ -32,7 +32,12 @@ class Resident:
     def of(cls, graph: Graph, device: str = "cpu") -> Resident:
         """The adjacency of a graph."""
         matrix = graph.adjacency
-        return cls(*(torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)))
+        starts, columns, weights = (
+            torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+        )
+        # Half as many bytes for every product.
+        narrow = device != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
+        return cls(starts.int(), columns.int(), weights) if narrow else cls(starts, columns, weights)
 
     @property
     def num_nodes(self) -> int:
@@ -116,7 +121,7 @@ def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
     A graph made of it needs no further proof: it is symmetric by construction.
     """
     if edges.device.type == "cpu":
-        first, second = edges.numpy()
+        first, second = (edges.int() if n < 2**31 else edges).numpy()
         upper = sp.coo_array((weights.numpy(), (first, second)), shape=(n, n)).tocsr()
         matrix = sp.csr_array(upper + upper.T)
         matrix.sort_indices()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.errors import ParameterError, RankWarning
@@ -116,18 +117,17 @@ def spread_components(component: Tensor, rank: int) -> Tensor:
     return large if len(large) else torch.arange(len(component), device=component.device)
 
 
-def choose_rank(rank: int | Literal["auto"] | None, graph: Graph) -> int:
+def choose_rank(rank: int | Literal["auto"] | None, n: int, labels: NDArray[np.int64] | None) -> int:
     """How many eigenpairs to ask the solver for.
 
     None is 70, or half the nodes if that is less. `"auto"` is the paper's rule, ten for each class, when the graph has
     labels (appendix F); without labels it is the most pairs that `eigengap` may choose from.
     """
-    n = graph.num_nodes
     most = max(1, n // 2)
     if rank is None:
         return min(70, most)
     if rank == "auto":
-        classes = 0 if graph.labels is None else len(np.unique(graph.labels[graph.labels >= 0]))
+        classes = 0 if labels is None else len(np.unique(labels[labels >= 0]))
         return min(10 * classes if classes else 100, most)
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ParameterError(f"The 'rank' parameter of GARNET must be an integer >= 1 or 'auto'. Got {rank!r} instead.")

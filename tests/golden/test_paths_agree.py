@@ -12,7 +12,7 @@ from garnet.solvers import Arpack, Chebyshev
 
 PATHS = {
     "chebyshev, exact": (Chebyshev(tol=1e-5), Exact()),
-    "chebyshev, cells": (Chebyshev(tol=1e-5), Cells(recall=0.999, max_partitions=40)),
+    "chebyshev, cells": (Chebyshev(tol=1e-5), Cells(recall=0.999)),
     "arpack, ivf": (Arpack(), Ivf(cells=10, probes=10)),
 }
 GRAPHS = {

@@ -104,15 +104,28 @@ class Archive:
         raw = flat.view(np.uint8)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
             stream.read(header.offset)
-            done = 0
-            while done < len(raw) and (chunk := stream.read(min(_CHUNK, len(raw) - done))):
-                raw[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
-                done += len(chunk)
             # Reading on to the end of the member is what makes zipfile compare the checksum.
-            if done < len(raw) or stream.read(1):
+            if not _fill(raw, stream) or stream.read(1):
                 raise GraphError(f"its array '{name}' is not as long as it declares.")
         shaped = flat.reshape(header.shape, order="F" if header.fortran else "C")
         return shaped.astype(header.dtype.newbyteorder("="), copy=False)
+
+    def pieces(self, name: str, length: int, kinds: str = "biuf", ndim: int | None = None) -> Iterator[NDArray[Any]]:
+        """The numbers of array `name` in the order of the file, `length` at a time, so that it is never held whole.
+
+        They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
+        """
+        header = self.header(name, kinds, ndim)
+        left = math.prod(header.shape)
+        with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
+            stream.read(header.offset)
+            while left:
+                numbers = np.empty(min(length, left), header.dtype)
+                left -= len(numbers)
+                # Reading on to the end of the member is what makes zipfile compare the checksum.
+                if not _fill(numbers.view(np.uint8), stream) or (not left and stream.read(1)):
+                    raise GraphError(f"its array '{name}' is not as long as it declares.")
+                yield numbers.astype(header.dtype.newbyteorder("="), copy=False)
 
     def _parse(self, name: str) -> Header:
         info = self._members[name]
@@ -144,6 +157,15 @@ class Archive:
                 f"its array '{name}' declares {header.nbytes} bytes in its header but has {info.file_size - offset}."
             )
         return header
+
+
+def _fill(raw: NDArray[np.uint8], stream: IO[bytes]) -> bool:
+    """Whether the stream had enough bytes to fill `raw`."""
+    done = 0
+    while done < len(raw) and (chunk := stream.read(min(_CHUNK, len(raw) - done))):
+        raw[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        done += len(chunk)
+    return done == len(raw)
 
 
 def _header_text(stream: IO[bytes], name: str) -> tuple[str, int]:

@@ -52,61 +52,61 @@ def read_ogb(folder: str | Path, *, symmetrize: bool = True) -> Graph:
     """
     folder = Path(folder)
     raw = folder / "raw"
-    n = _read_size(raw / "num-node-list.csv.gz")
+    n = read_size(raw / "num-node-list.csv.gz")
     edges = _read_edges(raw / "edge.csv.gz", n)
     features = _read_features(raw / "node-feat.csv.gz", n) if (raw / "node-feat.csv.gz").exists() else None
-    labels = _read_labels(raw / "node-label.csv.gz", n) if (raw / "node-label.csv.gz").exists() else None
-    parts = sorted(path.parent for path in (folder / "split").glob("*/train.csv.gz"))
-    files = [parts[0] / f"{part}.csv.gz" for part in ("train", "valid", "test")] if parts else []
-    split = Split(*(_read_nodes(path, n) for path in files)) if files else None
+    labels = read_labels(raw / "node-label.csv.gz", n) if (raw / "node-label.csv.gz").exists() else None
+    split = read_split(folder / "split", n)
     with reading(folder):
         return as_graph((edges.T, n), features=features, labels=labels, split=split, symmetrize=symmetrize)
 
 
-def _read_size(path: Path) -> int:
+def read_size(path: Path) -> int:
+    """The number of nodes."""
     with reading(path):
-        sizes = [int(size) for _, block in _blocks(path, "i8", 1) for size in block[:, 0]]
+        sizes = [int(size) for _, block in blocks(path, "i8", 1) for size in block[:, 0]]
         if len(sizes) != 1 or sizes[0] < 0:
             raise GraphError(f"it must hold the number of nodes of one graph. Got {sizes[:8]} instead.")
         return sizes[0]
 
 
 def _read_edges(path: Path, n: int) -> NDArray[Any]:
-    blocks = [np.zeros((0, 2), np.int32)]
+    found = [np.zeros((0, 2), np.int32)]
     count = 0
     with reading(path):
-        for line, block in _blocks(path, "i8", 2):
-            _require_nodes(block, line, n)
+        for line, block in blocks(path, "i8", 2):
+            require_nodes(block, line, n)
             count += len(block)
             require_memory(count * _BYTES_AN_EDGE, "it")
-            blocks.append(block.astype(np.int32) if n < 2**31 else block)
+            found.append(block.astype(np.int32) if n < 2**31 else block)
         require_plausible(n, count, "nodes")
-        return np.concatenate(blocks)
+        return np.concatenate(found)
 
 
 def _read_features(path: Path, n: int) -> NDArray[np.float32]:
     count = 0
     features = np.zeros((n, 0), np.float32)
     with reading(path):
-        for line, block in _blocks(path, "f4"):
+        for line, block in blocks(path, "f4"):
             if not count:
                 require_memory(4 * n * block.shape[1], "it")
                 features = np.empty((n, block.shape[1]), np.float32)
             finite = np.isfinite(block).all(axis=1)
             if not finite.all():
                 raise GraphError(f"line {line + finite.argmin()} has a feature that is NaN or infinite.")
-            _require_room(count + len(block), n)
+            require_room(count + len(block), n)
             features[count : count + len(block)] = block
             count += len(block)
-        _require_rows(count, n)
+        require_rows(count, n)
         return features
 
 
-def _read_labels(path: Path, n: int) -> NDArray[np.int64]:
+def read_labels(path: Path, n: int) -> NDArray[np.int64]:
+    """The class of each node, -1 where it is missing."""
     count = 0
     labels = np.full(n, -1)
     with reading(path):
-        for line, block in _blocks(path, "f8"):
+        for line, block in blocks(path, "f8"):
             if block.shape[1] != 1:
                 raise GraphError(f"it has {block.shape[1]} labels a node; a Graph has one.")
             known = ~np.isnan(block[:, 0])
@@ -114,24 +114,32 @@ def _read_labels(path: Path, n: int) -> NDArray[np.int64]:
             wrong = (whole != np.rint(whole)) | (np.abs(whole) > 2**31)
             if wrong.any():
                 raise GraphError(f"line {line + wrong.argmax()} has the label {whole[wrong][0]:g}, which is no class.")
-            _require_room(count + len(block), n)
+            require_room(count + len(block), n)
             labels[count : count + len(block)] = whole
             count += len(block)
-        _require_rows(count, n)
+        require_rows(count, n)
         return labels
 
 
+def read_split(folder: Path, n: int) -> Split | None:
+    """The first split in alphabetic order, if there is one."""
+    parts = sorted(path.parent for path in folder.glob("*/train.csv.gz"))
+    files = [parts[0] / f"{part}.csv.gz" for part in ("train", "valid", "test")] if parts else []
+    return Split(*(_read_nodes(path, n) for path in files)) if files else None
+
+
 def _read_nodes(path: Path, n: int) -> NDArray[np.int64]:
-    blocks = [np.zeros(0, np.int64)]
+    found = [np.zeros(0, np.int64)]
     with reading(path):
-        for line, block in _blocks(path, "i8", 1):
-            _require_nodes(block, line, n)
-            blocks.append(block[:, 0])
-            _require_room(sum(map(len, blocks)), n)
-        return np.sort(np.concatenate(blocks))
+        for line, block in blocks(path, "i8", 1):
+            require_nodes(block, line, n)
+            found.append(block[:, 0])
+            require_room(sum(map(len, found)), n)
+        return np.sort(np.concatenate(found))
 
 
-def _require_nodes(block: NDArray[np.int64], line: int, n: int) -> None:
+def require_nodes(block: NDArray[np.int64], line: int, n: int) -> None:
+    """Refuse a block, which begins on `line`, that names nodes which do not exist."""
     outside = (block < 0) | (block >= n)
     if outside.any():
         row = outside.any(axis=1).argmax()
@@ -139,20 +147,25 @@ def _require_nodes(block: NDArray[np.int64], line: int, n: int) -> None:
         raise GraphError(f"line {line + row} has node {bad}, but the graph has {n} nodes, numbered from 0.")
 
 
-def _require_room(count: int, n: int) -> None:
+def require_room(count: int, n: int) -> None:
+    """Refuse a file that has had more rows than there are nodes."""
     if count > n:
         raise GraphError(f"it has more rows than the graph has nodes, {n}.")
 
 
-def _require_rows(count: int, n: int) -> None:
+def require_rows(count: int, n: int) -> None:
+    """Refuse a file that has ended with fewer rows than there are nodes."""
     if count < n:
         raise GraphError(f"it has {count} rows but must have {n}, one for each node.")
 
 
-def _blocks(path: Path, kind: str, columns: int | None = None) -> Iterator[Block]:
-    """A table of numbers block by block, each (rows, columns); `columns` of None are those of its first row."""
+def blocks(path: Path, kind: str, columns: int | None = None, chunk: int | None = None) -> Iterator[Block]:
+    """A table of numbers block by block, each (rows, columns), from pieces of about `chunk` bytes of text.
+
+    `columns` of None are those of its first row.
+    """
     line = 1
-    for text in _pieces(path):
+    for text in _pieces(path, chunk or _CHUNK):
         if text.strip():
             if columns is None:
                 columns = text.lstrip().split(b"\n", 1)[0].count(b",") + 1
@@ -165,12 +178,12 @@ def _blocks(path: Path, kind: str, columns: int | None = None) -> Iterator[Block
         line += text.count(b"\n")
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+def _pieces(path: Path, size: int) -> Iterator[bytes]:
     """The unpacked text in pieces of whole lines."""
     rest = b""
     try:
         with gzip.open(path) as stream:
-            while chunk := stream.read(_CHUNK):
+            while chunk := stream.read(size):
                 end = chunk.rfind(b"\n") + 1
                 if not end and len(rest) > _CHUNK:
                     raise GraphError(f"it has a line of more than {_CHUNK} characters.")

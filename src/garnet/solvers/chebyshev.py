@@ -131,7 +131,7 @@ class _Projection:
         block = self._orthonormal(_unit(space, block))
         while block.shape[1] < wanted:
             more = _unit(space, space.random(wanted - block.shape[1]))
-            block = self._orthonormal(space.map(_beside, block, more))
+            block = self._orthonormal(space.map(_beside, block, more) if block.shape[1] else more)
         self._basis.append(block)
         image = self._basis.dot(space.product(block)).double()
         size, start = self.size, self.size - block.shape[1]
@@ -162,6 +162,8 @@ class _Projection:
         The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
         """
         for _ in range(2):
+            if not block.shape[1]:
+                break
             if self.size:
                 block = self._basis.less(block, self._basis.dot(block))
             squares, directions = torch.linalg.eigh(gram(self._space, block, block))

@@ -17,7 +17,9 @@ Block = Any
 class Basis(Protocol):
     """Orthonormal columns that grow by blocks."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """Columns so far."""
 
     def dot(self, block: Block) -> Tensor:
         """Q^T X, (size, b)."""

@@ -1,0 +1,1 @@
+"""Graphs larger than memory, on disk or on several machines."""

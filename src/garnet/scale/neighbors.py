@@ -1,0 +1,229 @@
+"""The neighbours of points that lie in parts: one quantiser for all of them, and each cell searched on its own."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.atomic import atomic_path
+from garnet.cells import Quantiser, fit_quantiser, nearest_in_pool, probes_needed
+from garnet.errors import RecallWarning
+from garnet.neighbors import EXACT_UP_TO
+from garnet.scale.parts import Parts, Tall, read, truncated, write
+
+_MOST_CELLS = 16_384
+_TRAINING, _LARGEST = 24, 4
+_GROUPS_A_PART = 4
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Points sorted by cell, part by part, as the tasks of a search read them.
+
+    Attributes:
+        points: for each part, a file of its points, cell after cell, less their mean.
+        nodes: for each part, a file of their numbers, counted from the first of the part.
+        counts: (parts, cells) how many points of each part are in each cell.
+        bounds: of the parts.
+        width: coordinates of a point.
+    """
+
+    points: tuple[Path, ...]
+    nodes: tuple[Path, ...]
+    counts: NDArray[np.int64]
+    bounds: tuple[int, ...]
+    width: int
+
+    def cell(self, number: int, at_most: int) -> tuple[Tensor, Tensor]:
+        """The points of a cell, and the nodes that they are."""
+        found, nodes = [], []
+        for i, (first, second) in enumerate(zip(self.points, self.nodes, strict=True)):
+            start, count = int(self.counts[i, :number].sum()), int(self.counts[i, number])
+            if not count:
+                continue
+            rows = np.fromfile(first, np.float32, count * self.width, offset=4 * start * self.width)
+            here = np.fromfile(second, np.int32, count, offset=4 * start)
+            if len(rows) < count * self.width or len(here) < count:
+                raise truncated(first)
+            found.append(rows.reshape(count, self.width))
+            nodes.append(here.astype(np.int64) + self.bounds[i])
+        if not found:
+            return torch.zeros(0, self.width), torch.zeros(0, dtype=torch.int64)
+        return torch.from_numpy(np.concatenate(found)[:at_most]), torch.from_numpy(np.concatenate(nodes)[:at_most])
+
+
+def neighbor_pairs(
+    parts: Parts, points: Tall, k: int, *, recall: float = 0.95, max_probes: int = 256, sample: int = 400, seed: int
+) -> dict[tuple[int, int], list[Path]]:
+    """Pairs of points of which one is among the k nearest of the other, in files for each pair of parts.
+
+    Few points are searched exactly, as in memory.
+
+    Args:
+        parts: where the points live.
+        points: (n, d); a row of zeros is no point.
+        k: neighbours of each.
+        recall: share of the true neighbours to find.
+        max_probes: cells to search for the neighbours of a cell, at most.
+        sample: points whose true neighbours are looked up to tell how many it must be.
+        seed: of the sample and the quantiser.
+
+    Returns:
+        For i <= j the files of pairs (u, v) in int32, counted from the first node of part i and of part j.
+    """
+    known, sums = zip(*parts.each(_known, points.files, repeat(points.width)), strict=True)
+    total = sum(known)
+    if total < 2:
+        return {}
+    k = min(k, total - 1)
+    mean = torch.stack(sums).sum(dim=0) / total
+    size = max(64, round(total**0.5 / 5))
+    cells = min(max(total // size, 1), _MOST_CELLS)
+    rows = _sample(parts, points, min(_TRAINING * cells, total), known, seed) - mean.float()
+    quantiser = fit_quantiser(rows, cells, seed=seed, reach=cells if total <= EXACT_UP_TO else max_probes)
+    count = parts.count
+    shelved = [[parts.folder / f"{kind}-{i}.bin" for i in range(count)] for kind in ("shelf", "nodes")]
+    counts = np.stack(
+        parts.each(_shelve, points.files, repeat(points.width), repeat(mean), repeat(quantiser), *shelved)
+    )
+    shelf = Shelf(tuple(shelved[0]), tuple(shelved[1]), counts, parts.bounds, points.width)
+    if total <= EXACT_UP_TO:
+        probes, most = quantiser.ranked.shape[1], total
+    else:
+        probes, most = _probes(parts, shelf, quantiser, rows[:sample], k, recall), _LARGEST * max(size, total // cells)
+    groups = _groups(counts.sum(axis=0), _GROUPS_A_PART * count)
+    tasks = [(shelf, quantiser, group, k, probes, most, number, parts.folder) for number, group in enumerate(groups)]
+    found: dict[tuple[int, int], list[Path]] = {}
+    for files in parts.run(_search, tasks):
+        for i, j, name in files:
+            found.setdefault((i, j), []).append(parts.folder / name)
+    for file in (*shelf.points, *shelf.nodes):
+        file.unlink(missing_ok=True)
+    return found
+
+
+def _known(file: Path, width: int) -> tuple[int, Tensor]:
+    rows = read(file, width)
+    return int((rows.abs().amax(dim=1) > 0).sum()), rows.sum(dim=0, dtype=torch.float64)
+
+
+def _sample(parts: Parts, points: Tall, wanted: int, known: Sequence[int], seed: int) -> Tensor:
+    """Some points, in random order."""
+    rng = np.random.default_rng(seed)
+    shares = rng.multivariate_hypergeometric(known, wanted, method="marginals")
+    rows = torch.cat(
+        parts.each(
+            _rows, points.files, [points.width] * parts.count, shares.tolist(), rng.integers(2**32, size=parts.count)
+        )
+    )
+    return rows[torch.from_numpy(rng.permutation(len(rows)))]
+
+
+def _rows(file: Path, width: int, count: int, seed: int) -> Tensor:
+    rows = read(file, width)
+    here = (rows.abs().amax(dim=1) > 0).nonzero()[:, 0]
+    return rows[here[torch.from_numpy(np.random.default_rng(seed).choice(len(here), count, replace=False))]]
+
+
+def _shelve(file: Path, width: int, mean: Tensor, quantiser: Quantiser, points: Path, nodes: Path) -> NDArray[np.int64]:
+    """Sort the points of a part by their cells."""
+    rows = read(file, width)
+    here = (rows.abs().amax(dim=1) > 0).nonzero()[:, 0]
+    rows = rows[here] - mean.float()
+    owner = quantiser.assign(rows)
+    order = owner.argsort(stable=True)
+    write(points, rows[order])
+    with atomic_path(nodes, durable=False) as unfinished:
+        here[order].int().numpy().tofile(unfinished)
+    return torch.bincount(owner, minlength=len(quantiser.centres)).numpy()
+
+
+def _probes(parts: Parts, shelf: Shelf, quantiser: Quantiser, queries: Tensor, k: int, recall: float) -> int:
+    """How many cells to search, by the true neighbours of a sample."""
+    # A query is itself among the points, so that one more is asked for and the nearest left out.
+    found = parts.each(_truth, repeat(shelf), range(parts.count), repeat(queries), repeat(k + 1))
+    away, owner = (torch.cat(every, dim=1) for every in zip(*found, strict=True))
+    nearest = away.topk(k + 1, dim=1, largest=False).indices[:, 1:]
+    ranked = quantiser.ranked[quantiser.assign(queries)]
+    probes, reached = probes_needed(ranked, owner.gather(1, nearest), recall)
+    if reached < recall - 1e-6:
+        warnings.warn(
+            f"The search finds about {reached:.3f} of the neighbours with {probes} probes, less than the {recall} it "
+            "was asked for.",
+            RecallWarning,
+            stacklevel=3,
+        )
+    return probes
+
+
+def _truth(shelf: Shelf, i: int, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Squared distances to the k nearest of a part, and their cells; infinite where it has too few."""
+    pool = read(shelf.points[i], shelf.width)
+    owner = torch.from_numpy(np.repeat(np.arange(shelf.counts.shape[1]), shelf.counts[i]))
+    nobody = torch.full((len(queries),), -2)
+    away, at = nearest_in_pool(queries, nobody, pool, torch.arange(len(pool)), k)
+    padded = torch.cat([owner, owner.new_full((1,), -1)])
+    return away, padded[at]
+
+
+def _groups(sizes: NDArray[np.int64], count: int) -> list[list[int]]:
+    """Cells in groups of about equally many points."""
+    ends = np.cumsum(sizes)
+    number = np.minimum((ends - 1) * count // max(int(ends[-1]), 1), count - 1)
+    return [np.flatnonzero(number == group).tolist() for group in range(count)]
+
+
+def _search(
+    shelf: Shelf, quantiser: Quantiser, cells: list[int], k: int, probes: int, most: int, number: int, folder: Path
+) -> list[tuple[int, int, str]]:
+    """Find the neighbours of the points of some cells, and write the pairs; a list of the files is written last."""
+    done = folder / f"pairs-{number}.json"
+    if done.exists():
+        return [(i, j, name) for i, j, name in json.loads(done.read_text())]
+    sizes = shelf.counts.sum(axis=0)
+    pairs = []
+    for cell in cells:
+        queries, names = shelf.cell(cell, int(sizes[cell]))
+        around = quantiser.ranked[cell].tolist()
+        enough = int(np.searchsorted(np.cumsum(np.minimum(sizes[around], most)), k + 1)) + 1
+        others = [shelf.cell(near, most) for near in around[1 : max(probes, enough)]]
+        for some, mine in zip(torch.split(queries, most), torch.split(names, most), strict=True):
+            pool, ids = (torch.cat(every) for every in zip((some, mine), *others, strict=True))
+            found = nearest_in_pool(some, mine, pool, ids, k)[1]
+            pair = torch.stack([mine.repeat_interleave(k), found.reshape(-1)])
+            pairs.append(pair[:, pair[1] >= 0])
+    written = _write_pairs(
+        torch.cat(pairs, dim=1).numpy() if pairs else np.zeros((2, 0), np.int64), shelf, number, folder
+    )
+    with atomic_path(done, durable=False) as unfinished:
+        unfinished.write_text(json.dumps(written))
+    return written
+
+
+def _write_pairs(pairs: NDArray[np.int64], shelf: Shelf, number: int, folder: Path) -> list[tuple[int, int, str]]:
+    """Sort pairs into files by the parts of both ends."""
+    low, high = pairs.min(axis=0), pairs.max(axis=0)
+    bounds = np.asarray(shelf.bounds)
+    first, second = (np.searchsorted(bounds, ends, side="right") - 1 for ends in (low, high))
+    local = np.stack([low - bounds[first], high - bounds[second]], axis=1).astype(np.int32)
+    count = len(bounds) - 1
+    bucket = first * count + second
+    order = np.argsort(bucket, kind="stable")
+    written = []
+    buckets, starts = np.unique(bucket[order], return_index=True)
+    for which, rows in zip(buckets, np.split(order, starts[1:]), strict=False):
+        i, j = divmod(int(which), count)
+        name = f"pairs-{number}-{i}-{j}.bin"
+        with atomic_path(folder / name, durable=False) as unfinished:
+            np.unique(local[rows], axis=0).tofile(unfinished)
+        written.append((i, j, name))
+    return written
