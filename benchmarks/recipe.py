@@ -92,7 +92,7 @@ def finish(
 ) -> dict[str, Any]:
     """Score the union of the neighbours."""
     start = time.perf_counter()
-    edges = union(found)
+    edges = union(found).cpu().numpy()
     scores = inner_products(points, partner, edges)
     prune = time.perf_counter() - start
     times = {"embed": embed, "neighbours": search, "prune": prune}

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from garnet.cells import Layout, fit_quantiser, nearest_in_pool, probes_needed
-from garnet.edges import canonical
+from garnet.edges import pairs
 from garnet.errors import MissingExtra, ParameterError, RecallWarning
-from garnet.graph import Edges
 
 EXACT_UP_TO = 50_000
 _EXACT_ON_GPU = 300_000
-_SMALLEST_CELL, _LARGEST_CELL = 64, 4
+_SMALLEST_CELL, _LARGEST_CELL = 128, 4
 _TRAINING = 24
 
 
@@ -45,7 +44,7 @@ class Cells:
 
     Attributes:
         recall: share of the true neighbours to find.
-        size: points in a cell, about; None is sqrt(n) / 5, at least 64.
+        size: points in a cell, about; None is sqrt(n) / 5, at least 128.
         max_probes: cells to search for the neighbours of a cell, at most.
         sample: points whose true neighbours are looked up.
     """
@@ -131,7 +130,7 @@ def named_search(name: str) -> Neighbors:
     return searches[name]()
 
 
-def union(neighbors: Tensor, nodes: Tensor | None = None) -> Edges:
+def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:
     """The undirected edges that join each point to its neighbours, or a neighbour to it; shape (2, m).
 
     Args:
@@ -144,7 +143,7 @@ def union(neighbors: Tensor, nodes: Tensor | None = None) -> Edges:
     if nodes is not None:
         sources, targets = nodes[sources], nodes[targets]
     span = n if nodes is None else int(nodes.max()) + 1
-    return canonical(sources.cpu().numpy(), targets.cpu().numpy(), span)
+    return pairs(sources, targets, span)
 
 
 def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:

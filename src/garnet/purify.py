@@ -215,8 +215,7 @@ class GARNET:
         search = self.neighbors or choose_neighbors(len(known), self.device)
         if isinstance(search, str):
             search = named_search(search)
-        found = union(search(points[known], k, seed=self.seed), known)
-        return torch.from_numpy(found).to(points.device)
+        return union(search(points[known], k, seed=self.seed), known)
 
     def _supported(self, graph: Graph, here: Resident, points: Tensor) -> Tensor:
         """Which edges of the input stay for having been there."""

@@ -8,6 +8,10 @@ from garnet import GARNET, as_graph
 from garnet.datasets import block_model, cora
 from garnet.edges import contains
 from garnet.neighbors import Cells, Exact, Ivf
+from garnet.scale.build import build_tiles
+from garnet.scale.embed import spectrum
+from garnet.scale.parts import Parts, whole
+from garnet.scale.purify import purify_tiled
 from garnet.solvers import Arpack, Chebyshev
 
 PATHS = {
@@ -22,15 +26,42 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-@pytest.mark.parametrize(("solver", "search"), PATHS.values(), ids=PATHS)
-def test_a_path_agrees_with_arpack_and_exact_search(graph, solver, search):
+@pytest.fixture(scope="module", params=GRAPHS.values(), ids=GRAPHS)
+def reference(request):
     # Regularised degrees: without them the 50th eigenvalue of the block model has as many equals as it has pieces.
-    reference = GARNET(solver=Arpack(tol=1e-10), neighbors=Exact(), tau="mean", k=15).purify(graph)
+    purifier = GARNET(solver=Arpack(tol=1e-10), neighbors=Exact(), tau="mean", k=15)
+    return request.param, purifier.purify(request.param)
+
+
+def agree(reference, found):
+    """Few edges differ, and what they weigh."""
+    shared = contains(reference.edges, found.edges, reference.num_nodes).sum()
+    assert shared / (reference.num_edges + found.num_edges - shared) >= 0.99
+    both = np.minimum(reference.adjacency.toarray(), found.adjacency.toarray())
+    assert both.sum() == pytest.approx(reference.adjacency.sum(), rel=0.02)
+
+
+@pytest.mark.parametrize(("solver", "search"), PATHS.values(), ids=PATHS)
+def test_a_path_agrees_with_arpack_and_exact_search(reference, solver, search):
+    graph, expected = reference
     found = GARNET(solver=solver, neighbors=search, tau="mean", k=15).purify(graph)
-    cosines = torch.linalg.svdvals(reference.spectrum.vectors.double().T @ found.spectrum.vectors.double())
+    cosines = torch.linalg.svdvals(expected.spectrum.vectors.double().T @ found.spectrum.vectors.double())
     assert cosines.min() >= 0.999
-    shared = contains(reference.graph.edges, found.graph.edges, graph.num_nodes).sum()
-    assert shared / (reference.graph.num_edges + found.graph.num_edges - shared) >= 0.99
-    both = np.minimum(reference.graph.adjacency.toarray(), found.graph.adjacency.toarray())
-    assert both.sum() == pytest.approx(reference.graph.adjacency.sum(), rel=0.02)
+    agree(expected.graph, found.graph)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, tmp_path):
+    graph, expected = reference
+    purifier = GARNET(memory="2GB", tau="mean", k=15)
+    found = purify_tiled(purifier, graph, tmp_path / "out", parts=parts)
+    assert found.parts == parts
+    np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
+    agree(expected.graph, found.graph.to_graph())
+    tiles = build_tiles(graph, tmp_path / "tiles", memory=1 << 30, parts=parts)
+    place = Parts(tmp_path, tiles.bounds)
+    pairs = spectrum(
+        tiles, place, 70, tau=float(graph.degrees.mean()), solver=Chebyshev(tol=1e-5), end="algebraic", seed=0
+    )
+    cosines = torch.linalg.svdvals(expected.spectrum.vectors.double().T @ whole(pairs.vectors).double())
+    assert cosines.min() >= 0.999

@@ -8,6 +8,7 @@ import torch
 from garnet import as_graph
 from garnet.datasets import block_model, cora
 from garnet.errors import ConvergenceError, ConvergenceWarning
+from garnet.resident import Resident
 from garnet.solvers import Arpack, Chebyshev, choose_solver
 from garnet.solvers.density import largest, level
 from garnet.solvers.operator import Operator
@@ -138,6 +139,15 @@ def test_an_operator_multiplies_as_its_matrix_does_and_counts():
     image = operator.scale * operator.restore(operator @ block)
     np.testing.assert_allclose(image, matrix @ operator.restore(block).numpy(), atol=1e-5)
     assert operator.products == 5
+
+
+def test_a_matrix_that_is_on_the_device_already_gives_the_same_pairs():
+    graph = block_model(3000, mean_degree=8, seed=5)
+    matrix = Resident.of(graph).normalized(1.0)
+    found = Chebyshev(tol=1e-5)(matrix, 10, end="algebraic", seed=0, device="cpu")
+    expected = Chebyshev(tol=1e-5)(matrix.to_scipy(), 10, end="algebraic", seed=0, device="cpu")
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    assert torch.linalg.svdvals(found.vectors.T @ expected.vectors).min() > 0.999
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -5,7 +5,13 @@ from garnet.datasets.embedded import cora, cora_metattack
 from garnet.datasets.files import load_graph, save_graph
 from garnet.datasets.ogb import read_ogb
 from garnet.datasets.splits import random_split
-from garnet.datasets.synthetic import block_model, class_features, contextual_block_model, inter_class_edges
+from garnet.datasets.synthetic import (
+    block_model,
+    class_features,
+    contextual_block_model,
+    inter_class_edges,
+    nested_block_model,
+)
 
 __all__ = [
     "block_model",
@@ -17,6 +23,7 @@ __all__ = [
     "load",
     "load_graph",
     "names",
+    "nested_block_model",
     "poisoned",
     "random_split",
     "read_ogb",

@@ -53,9 +53,9 @@ def block_model(
     """
     _require_integer("block_model", "n", n, 0)
     _require_integer("block_model", "classes", classes, 1)
-    _require("mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}")
-    _require("homophily", homophily, 0 <= homophily <= 1, "lie in [0, 1]")
-    _require("exponent", exponent, exponent > 2, "be above 2")
+    _require("block_model", "mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}")
+    _require("block_model", "homophily", homophily, 0 <= homophily <= 1, "lie in [0, 1]")
+    _require("block_model", "exponent", exponent, exponent > 2, "be above 2")
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(n) % classes)
     by_class = np.argsort(labels, kind="stable")
@@ -75,9 +75,78 @@ def block_model(
     outside = ticket * elsewhere
     place = np.where(inside, low + ticket * (high - low), outside + np.where(outside >= low, high - low, 0.0))
     ends = torch.from_numpy(by_class[np.stack([first, _locate(reach, place)])])
-    first, second = ends[:, ends[0] != ends[1]]
-    edges = pairs(first, second, n)
-    return as_graph(Graph(joined(edges, torch.ones(edges.shape[1]), n)), labels=labels)
+    return as_graph(_joined_once(ends, n), labels=labels)
+
+
+def nested_block_model(
+    n: int,
+    *,
+    classes: int = 47,
+    branching: int = 8,
+    depth: int = 3,
+    mean_degree: float = 10.0,
+    exponent: float = 2.5,
+    seed: int = 0,
+) -> Graph:
+    r"""Communities within communities, some tight and some loose: a graph whose spectrum is crowded as a real one's is.
+
+    Classes of random sizes are split `depth` times into `branching` smaller communities of random sizes. Each smallest
+    community has a tightness t, drawn from Beta(2, 2). One end of an edge is drawn in proportion to the propensities,
+    which follow a power law; the other likewise, from the smallest community around it with probability t, else with
+    probability t from the next larger one, and so on; what is left goes anywhere. A tight community stands for an
+    eigenvalue of about t of the normalised adjacency, so that its leading eigenvalues come close to 1, and to each
+    other. A `block_model` of few classes has as many large eigenvalues, and a bulk of noise behind them.
+
+    Args:
+        n: number of nodes.
+        classes: number of classes.
+        branching: communities that a community is split into.
+        depth: how many times.
+        mean_degree: number of edges drawn, twice over, for each node.
+        exponent: of the power law of degrees, above 2.
+        seed: the same seed gives the same graph.
+
+    Returns:
+        The graph, with `labels` from 0 to `classes` - 1; nodes are in random order.
+
+    Raises:
+        ParameterError: a parameter lies outside what is allowed.
+
+    Example:
+        >>> nested_block_model(2000, classes=4, branching=3, depth=2, seed=1).num_nodes
+        2000
+    """
+    for name, value in (("classes", classes), ("branching", branching), ("depth", depth)):
+        _require_integer("nested_block_model", name, value, 1)
+    _require_integer("nested_block_model", "n", n, classes)
+    _require(
+        "nested_block_model", "mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}"
+    )
+    _require("nested_block_model", "exponent", exponent, exponent > 2, "be above 2")
+    rng = np.random.default_rng(seed)
+    # Ends of the communities of each level on the line of nodes, the smallest last.
+    levels = [np.array([0, n])]
+    for children in (classes, *[branching] * depth):
+        levels.append(_split_again(levels[-1], children, rng))
+    theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
+    reach = np.concatenate([[0.0], np.cumsum(theta)])
+    tightness = rng.beta(2, 2, len(levels[-1]) - 1)
+
+    draws = round(n * mean_degree / 2)
+    first = _locate(reach, rng.random(draws) * reach[-1])
+    tight = tightness[np.searchsorted(levels[-1], first, side="right") - 1]
+    steps = np.minimum(rng.geometric(np.clip(tight, 1e-3, 1)) - 1, len(levels) - 1)
+    place = rng.random(draws)
+    for step, bounds in enumerate(reversed(levels)):
+        here = np.flatnonzero(steps == step)
+        community = np.searchsorted(bounds, first[here], side="right") - 1
+        low, high = reach[bounds[community]], reach[bounds[community + 1]]
+        place[here] = low + place[here] * (high - low)
+    order = rng.permutation(n)
+    ends = torch.from_numpy(order[np.stack([first, _locate(reach, place)])])
+    labels = np.empty(n, np.int64)
+    labels[order] = np.searchsorted(levels[1], np.arange(n), side="right") - 1
+    return as_graph(_joined_once(ends, n), labels=labels)
 
 
 def contextual_block_model(
@@ -220,15 +289,29 @@ def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
     return np.stack([chosen // max(n, 1), chosen % max(n, 1)])
 
 
+def _split_again(bounds: NDArray[np.int64], children: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Each stretch of the line cut into so many of random lengths; those of length zero vanish."""
+    shares = rng.dirichlet(np.full(children, 2.0), len(bounds) - 1).cumsum(axis=1)[:, :-1]
+    cuts = bounds[:-1, None] + np.rint(shares * np.diff(bounds)[:, None]).astype(np.int64)
+    return np.unique(np.concatenate([bounds, cuts.ravel()]))
+
+
+def _joined_once(ends: torch.Tensor, n: int) -> Graph:
+    """The graph of pairs (2, m), without loops and repetitions."""
+    first, second = ends[:, ends[0] != ends[1]]
+    edges = pairs(first, second, n)
+    return Graph(joined(edges, torch.ones(edges.shape[1]), n))
+
+
 def _locate(reach: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.int64]:
     """The node whose stretch of the line covers each place; rounding may put a place just past the end."""
     found = np.searchsorted(reach, place, side="right") - 1
     return np.minimum(found, max(len(reach) - 2, 0)).astype(np.int64)
 
 
-def _require(name: str, value: Any, fulfilled: bool, must: str) -> None:
+def _require(function: str, name: str, value: Any, fulfilled: bool, must: str) -> None:
     if not fulfilled:
-        raise ParameterError(f"The '{name}' parameter of block_model must {must}. Got {value!r} instead.")
+        raise ParameterError(f"The '{name}' parameter of {function} must {must}. Got {value!r} instead.")
 
 
 def _require_integer(function: str, name: str, value: Any, least: int) -> None:

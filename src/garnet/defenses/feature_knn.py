@@ -55,7 +55,7 @@ class FeatureKNN:
             block = feature_block(graph, kind, self.feature_rank, seed=self.seed, device="cpu")
             points = scale(cast(Tensor, block), "unit")
             k = min(self.k, graph.num_nodes - 1)
-            edges = union(choose_neighbors(graph.num_nodes, "cpu")(points, k, seed=self.seed))
+            edges = union(choose_neighbors(graph.num_nodes, "cpu")(points, k, seed=self.seed)).numpy()
             weights = inner_products(points, points, edges).numpy()
             positive = weights > 0
             joined = graph.with_edges(edges[:, positive], np.minimum(weights[positive], 1))

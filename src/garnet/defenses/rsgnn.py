@@ -147,7 +147,7 @@ class RSGNN(Model):
         points = scale(cast(Tensor, feature_block(graph, "raw", None, seed=0, device=device)), "unit")
         pairs, k = own, min(self.k, n - 1)
         if k:
-            similar = union(choose_neighbors(n, device)(points, k, seed=0))
+            similar = union(choose_neighbors(n, device)(points, k, seed=0)).cpu().numpy()
             both = np.concatenate([own, similar], axis=1)
             pairs = canonical(both[0], both[1], n)
         pattern = Pattern(graph.with_edges(pairs).adjacency, device)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import GarnetError
+from garnet.errors import GarnetError, ParameterError
 from garnet.parameters import GammaUnit
 from garnet.scale.parts import read
 from garnet.scale.scored import GIVEN, NEAR, write_columns
@@ -46,6 +46,10 @@ class Rule:
     score: Literal["distance", "signed"]
     weight: Literal["similarity", "score", "one", "given"]
     signs: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if (self.score == "signed") != (self.signs is not None):
+            raise ParameterError(f"The score 'signed', and no other, needs 'signs'. Got score {self.score!r} instead.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,6 +85,7 @@ def score_tile(task: TileTask) -> None:
     if task.rule.support is not None:
         given = np.flatnonzero(flags & GIVEN).astype(np.int32)
         support[given] = 2 * inner[given]
+        del inner
         if task.rule.overlap:
             edges = ends[0][given], ends[1][given]
             support[given] += task.rule.overlap * shared_neighbors(task.graph, task.i, task.j, edges)
@@ -110,8 +115,6 @@ def _edges(task: TileTask) -> tuple[Ends, NDArray[np.uint8]]:
     for begin in range(1, len(pairs), _PAIRS):
         some = pairs[begin - 1 : begin + _PAIRS] >> 1
         change[begin : begin + len(some) - 1] = some[1:] != some[:-1]
-    if not len(pairs):
-        change[:] = False
     # Of equal pairs the first is the base graph's if any is, and the last the input's.
     near, given = (pairs[change[:-1]] & 1 == 0), (pairs[change[1:]] & 1 == 1)
     pairs = pairs[change[:-1]]
@@ -162,19 +165,23 @@ def _measured(task: TileTask, ends: Ends) -> tuple[NDArray[np.float32], NDArray[
     lengths = _row_lengths(left), _row_lengths(right)
     score, inner, weight = (torch.ones(len(ends[0])) for _ in range(3))
     at_once = max(1, _CHUNK // task.width)
+    # The same room for every chunk: what is taken and given back many times can leave the heap full of holes.
+    room = torch.empty(3, at_once, task.width)
     for begin in range(0, len(score), at_once):
         some = slice(begin, begin + at_once)
         u, v = (torch.from_numpy(part[some]) for part in ends)
-        a, b = left.index_select(0, u), right.index_select(0, v)
+        a, b, product = room[:, : len(u)]
+        torch.index_select(left, 0, u, out=a)
+        torch.index_select(right, 0, v, out=b)
         sizes = lengths[0][u], lengths[1][v]
         unknown = (sizes[0] == 0) | (sizes[1] == 0)
         if rule.support is not None or rule.weight == "similarity":
-            inner[some] = (a * b).sum(dim=1)
+            inner[some] = torch.mul(a, b, out=product).sum(dim=1)
         if rule.weight == "similarity":
-            weight[some] = (inner[some] / sizes[0] / sizes[1]).masked_fill_(unknown, 1.0).float()
+            weight[some] = (inner[some] / sizes[0] / sizes[1]).masked_fill_(unknown, 1.0)
         inner[some].masked_fill_(unknown, math.inf)
         if rule.signs is not None:
-            score[some] = (a * b.mul_(rule.signs)).sum(dim=1)
+            score[some] = b.mul_(rule.signs).mul_(a).sum(dim=1)
         else:
             score[some] = a.sub_(b).square_().sum(dim=1).neg_()
         score[some].masked_fill_(unknown, math.inf)
@@ -185,8 +192,11 @@ def _measured(task: TileTask, ends: Ends) -> tuple[NDArray[np.float32], NDArray[
 
 def _row_lengths(points: Tensor) -> Tensor:
     """In float64, where no square of a float32 vanishes; zero for a point of which nothing is known."""
+    lengths = torch.empty(len(points), dtype=torch.float64)
     rows = max(1, _CHUNK // points.shape[1])
-    return torch.cat([torch.linalg.vector_norm(some, dim=1, dtype=torch.float64) for some in torch.split(points, rows)])
+    for some, target in zip(torch.split(points, rows), torch.split(lengths, rows), strict=True):
+        torch.linalg.vector_norm(some, dim=1, dtype=torch.float64, out=target)
+    return lengths
 
 
 def _points(task: TileTask, side: int) -> Tensor:

@@ -3,12 +3,12 @@
 Every edge of a tile, of the base graph or of the input, is scored once and written down with what speaks for it. Exact
 quantiles over all tiles then say which edges stay, and these are gathered into the strips of the purified graph.
 
-A task holds at most the points of two parts, or one strip of the purified graph, and beside these:
+Beside 50 MB, a task holds at most one of
 
-* 30 bytes for each pair of near neighbours, counted as often as it is given, and each entry of the input in its tile,
-* 36 bytes for each entry of the input in one tile of part i and one of part j, while neighbours are counted,
-* 60 bytes for each entry of a strip of the purified graph,
-* 50 MB, whatever the graph.
+* the points of two parts, and 30 bytes for each edge of its tile, of the base graph as often as it is given;
+* 25 bytes for each edge of its tile, 65 more if it is the input's, and 4 for each entry of the input in one tile of
+  each of two parts, while shared neighbours are counted and points are no longer held;
+* 50 bytes for each entry of a strip of the purified graph, and 30 for each edge of a tile.
 
 On disk it takes 21 bytes for each edge of the base graph or the input, until the folder of the parts is removed.
 """

@@ -92,6 +92,7 @@ def purify_tiled(
     output: Path | None,
     *,
     symmetrize: bool = False,
+    parts: int = 1,
     progress: Progress | None = None,
 ) -> TiledPurification:
     """Purify a graph that need not fit in memory.
@@ -101,12 +102,14 @@ def purify_tiled(
         source: what `garnet.scale.sources.open_source` reads.
         output: folder for the tiles of the purified graph, and for the work until it is done; None for a temporary one.
         symmetrize: accept a directed graph.
+        parts: cut the nodes into so many parts at least; the memory may ask for more.
         progress: called with the name of each stage as it begins.
     """
     _require_tileable(purifier)
     if output is None:
         with tempfile.TemporaryDirectory(prefix="garnet-") as folder:
-            result = purify_tiled(purifier, source, Path(folder) / "graph", symmetrize=symmetrize, progress=progress)
+            place = Path(folder) / "graph"
+            result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
             return replace(result, graph=result.pruned.graph.to_graph())
     if (output / MANIFEST).exists():
         raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
@@ -121,27 +124,27 @@ def purify_tiled(
                 memory=memory,
                 width=_coordinates(purifier),
                 k=purifier.k or _NEIGHBORS,
-                least=getattr(run, "workers", 1),
+                least=max(parts, getattr(run, "workers", 1)),
             )
             build_tiles(source, journal.folder / "tiles", memory=memory, parts=cut.parts, symmetrize=symmetrize)
             clock.note({})
     graph = TiledGraph.open(journal.folder / "tiles")
     require_valid(purifier, graph.num_nodes, graph.num_edges)
-    parts = Parts(journal.folder, graph.bounds, run)
+    rows = Parts(journal.folder, graph.bounds, run)
 
     with clock("embed") as facts:
         if facts is None:
-            facts = _embed(purifier, graph, parts)
+            facts = _embed(purifier, graph, rows)
             clock.note(facts)
-    points = Tall(parts.new(0, "points").files, graph.bounds, facts["width"], keep=True)
+    points = Tall(rows.new(0, "points").files, graph.bounds, facts["width"], keep=True)
 
     k = purifier.neighbors_of(graph.num_nodes, graph.num_edges)
     with clock("neighbours") as found:
         if found is None:
-            base = neighbor_pairs(parts, points, k, seed=purifier.seed) if k else {}
+            base = neighbor_pairs(rows, points, k, seed=purifier.seed) if k else {}
             found = {"base": [[i, j, [file.name for file in files]] for (i, j), files in base.items()]}
             clock.note(found)
-    base = {(i, j): [parts.folder / name for name in names] for i, j, names in found["base"]}
+    base = {(i, j): [rows.folder / name for name in names] for i, j, names in found["base"]}
 
     with clock("prune"):
         signs = None
@@ -157,7 +160,7 @@ def purify_tiled(
             signs=signs,
             weight=_weight_kind(purifier, k),
         )
-        pruned = prune(graph, parts, points, base, rule, output)
+        pruned = prune(graph, rows, points, base, rule, output)
     journal.remove()
     return TiledPurification(
         pruned.graph, facts["values"], facts["residuals"], pruned, tuple(clock.stages), graph.parts, purifier

@@ -38,10 +38,9 @@ class Operator:
         self._generator = torch.Generator(device).manual_seed(seed)
         self._order: Tensor | None = None
         if isinstance(matrix, Rows):
-            rows = matrix
-            ones = torch.ones(rows.width, 1, device=device)
-            self.scale = float(replace(rows, values=rows.values.abs()).product(ones).max()) or 1.0
-            self._rows = replace(rows, values=rows.values / self.scale)
+            sums = torch.segment_reduce(matrix.values.double().abs(), "sum", offsets=matrix.starts.long(), initial=0)
+            self.scale = float(sums.max()) or 1.0
+            self._rows = replace(matrix, values=(matrix.values / self.scale).float())
         else:
             # In float64: float32 has neither room for 1e30 nor for 1e-30.
             self.scale = float(abs(matrix).sum(axis=1).max()) or 1.0

@@ -1,7 +1,9 @@
 """Pruning tile by tile, against `GARNET.purify`, which holds everything in memory."""
 
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import replace
 from itertools import pairwise
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -136,6 +138,22 @@ def test_a_graph_with_edges_enough_is_given_none(tmp_path, weight, weighted):
     assert_same(tiled.prune(), purifier.purify(graph))
 
 
+def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path):
+    purifier = replace(SMALL, score="signed")
+    tiled = Tiled(purifier, BLOCKS, 3, tmp_path)
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+
+        def elsewhere(work, tasks):
+            tasks = list(tasks)
+            again = [pool.submit(work, *task) for task in reversed(tasks)]
+            results = [pool.submit(work, *task) for task in tasks]
+            wait(again)
+            return [result.result() for result in results]
+
+        pruned = tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, elsewhere))
+    assert_same(pruned, purifier.purify(BLOCKS))
+
+
 def test_what_belongs_to_nodes_stays(tmp_path):
     found = Tiled(SMALL, BLOCKS, 3, tmp_path).prune().graph.to_graph()
     assert replace(found, adjacency=BLOCKS.adjacency) == BLOCKS
@@ -150,7 +168,7 @@ def test_an_unknown_end_speaks_for_an_edge(tmp_path):
     assert tiled.prune(support=1.0).graph.to_graph().adjacency[301, 303] == 1
 
 
-@pytest.mark.parametrize("stop", range(1, 12))
+@pytest.mark.parametrize("stop", [("score_tile", 1), ("score_tile", 6), ("_count", 9), ("_tally", 2), ("_strip", 2)])
 def test_what_was_killed_goes_on(tmp_path, stop):
     tiled = Tiled(SMALL, BLOCKS, 3, tmp_path)
     done = []
@@ -159,7 +177,7 @@ def test_what_was_killed_goes_on(tmp_path, stop):
         results = []
         for task in tasks:
             done.append(work.__name__)
-            if len(done) == stop:
+            if (work.__name__, done.count(work.__name__)) == stop:
                 raise KeyboardInterrupt
             results.append(work(*task))
         return results
@@ -176,6 +194,7 @@ def test_what_was_killed_goes_on(tmp_path, stop):
 
     pruned = tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, recorded))
     assert rest.count("score_tile") == 6 - scored
+    assert rest.count("_strip") == 3 - (stop == ("_strip", 2))
     assert_same(pruned, SMALL.purify(BLOCKS))
 
 
@@ -232,6 +251,8 @@ def test_missing_and_wrong_inputs_are_errors(tmp_path):
         tiled.prune()
     with pytest.raises(ParameterError, match="new ones have no weight"):
         tiled.prune(weight="given")
+    with pytest.raises(ParameterError, match="'signed', and no other, needs 'signs'"):
+        tiled.prune(score="signed")
 
 
 FINITE = st.floats(-(2.0**100), 2.0**100, width=32)
