@@ -89,7 +89,7 @@ def neighbor_pairs(
     size = max(64, round(total**0.5 / 5))
     cells = min(max(total // size, 1), _MOST_CELLS)
     rows = _sample(parts, points, min(_TRAINING * cells, total), known, seed) - mean.float()
-    quantiser = fit_quantiser(rows, cells, seed=seed, reach=cells if total <= EXACT_UP_TO else max_probes)
+    quantiser = fit_quantiser(rows, cells, seed=seed, reach=total if total <= EXACT_UP_TO else max_probes)
     count = parts.count
     shelved = [[parts.folder / f"{kind}-{i}.bin" for i in range(count)] for kind in ("shelf", "nodes")]
     counts = np.stack(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 
+from garnet import __version__
 from garnet.errors import GarnetError, ParameterError
 from garnet.features import alikeness_of_ends
 from garnet.graph import Graph
@@ -24,6 +29,7 @@ from garnet.scale.neighbors import neighbor_pairs
 from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import Cut, bytes_of
 from garnet.scale.prune import Pruned, Rule, prune
+from garnet.scale.sources import open_source
 from garnet.scale.tiles import MANIFEST, TiledGraph
 from garnet.solvers.chebyshev import Chebyshev
 from garnet.spectral import choose_rank, eigengap
@@ -111,10 +117,14 @@ def purify_tiled(
             place = Path(folder) / "graph"
             result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
             return replace(result, graph=result.pruned.graph.to_graph())
-    if (output / MANIFEST).exists():
+    # A run that was stopped when all but its last note was written has both, and is brought to its end.
+    if (output / MANIFEST).exists() and not Journal.is_open(output / _WORK):
+        shutil.rmtree(output / _WORK, ignore_errors=True)
         raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
+    open_source(source)  # says what is wrong with it before anything is written
     run = _run_of(purifier)
-    journal = Journal(output / _WORK, {"source": _identity(source), "symmetrize": symmetrize, **_parameters(purifier)})
+    key = {"version": __version__, "source": _identity(source), "symmetrize": symmetrize, **_parameters(purifier)}
+    journal = Journal(output / _WORK, key)
     clock = _Resumable(journal, progress)
 
     memory = bytes_of(purifier.memory or _CLUSTER_MEMORY)
@@ -143,7 +153,7 @@ def purify_tiled(
         if found is None:
             base = neighbor_pairs(rows, points, k, seed=purifier.seed) if k else {}
             found = {"base": [[i, j, [file.name for file in files]] for (i, j), files in base.items()]}
-            clock.note(found)
+            clock.note(found, (file for files in base.values() for file in files))
     base = {(i, j): [rows.folder / name for name in names] for i, j, names in found["base"]}
 
     with clock("prune"):
@@ -219,10 +229,11 @@ class _Resumable(Clock):
         super().__init__(progress)
         self._journal = journal
         self._facts: dict[str, Any] = {}
+        self._files: tuple[Path, ...] = ()
 
-    def note(self, facts: dict[str, Any]) -> None:
-        """What a later run must know of the stage that is being done."""
-        self._facts = facts
+    def note(self, facts: dict[str, Any], files: Iterable[Path]) -> None:
+        """What a later run must know of the stage that is being done, and which files it must find."""
+        self._facts, self._files = facts, tuple(files)
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Any]:
@@ -232,10 +243,20 @@ class _Resumable(Clock):
             yield before["facts"]
             self.stages.append(Stage(**before["stage"]))
             return
-        self._facts = {}
+        self._facts, self._files = {}, ()
         with super().__call__(name):
             yield None
-        self._journal.note(name, {"facts": self._facts, "stage": asdict(self.stages[-1])})
+        self._journal.note(name, {"facts": self._facts, "stage": asdict(self.stages[-1])}, self._files)
+
+
+def cut_of(purifier: GARNET, workers: int = 1) -> Cut:
+    """What decides into how many parts a graph is cut, before anything is known of it."""
+    return Cut(
+        memory=bytes_of(purifier.memory or _CLUSTER_MEMORY),
+        width=_coordinates(purifier),
+        k=purifier.k or _NEIGHBORS,
+        least=workers,
+    )
 
 
 def _coordinates(purifier: GARNET) -> int:
@@ -276,12 +297,22 @@ def _require_tileable(purifier: GARNET) -> None:
 
 
 def _identity(source: str | Path | Graph) -> list[Any]:
-    """What tells a source from another: a graph by its fingerprint, a file by its place, size and time."""
+    """What tells a source from another: a graph by what it holds, a file by its place, size and time."""
     if isinstance(source, Graph):
-        return [source.fingerprint]
+        return [source.fingerprint, _digest(source.features), _digest(source.labels)]
     path = Path(source).resolve()
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     return [str(path), *([file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists())]
+
+
+def _digest(part: Any) -> str | None:
+    """Some hex digits that are the same wherever an array is, dense or sparse."""
+    if part is None:
+        return None
+    digest = hashlib.sha256()
+    for array in (part.indptr, part.indices, part.data) if sp.issparse(part) else (part,):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _parameters(purifier: GARNET) -> dict[str, Any]:
