@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress as Live
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from garnet.errors import ParameterError
 
@@ -32,11 +35,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def read_graph(source: Path, symmetrize: bool) -> Graph:
     """The graph in a file or folder or, if there is none, the one of that name in the catalogue."""
-    from garnet.datasets import load, load_graph, names
+    from garnet.datasets import load_graph
 
-    if not source.exists() and str(source) in names():
-        return load(str(source))
-    return load_graph(source, symmetrize=symmetrize)
+    return named_graph(source) or load_graph(source, symmetrize=symmetrize)
+
+
+def named_graph(source: Path) -> Graph | None:
+    """The graph of that name in the catalogue; None if there is none, or a file that is called so."""
+    from garnet.datasets import load, names
+
+    return load(str(source)) if not source.exists() and str(source) in names() else None
 
 
 def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
@@ -64,10 +72,19 @@ def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
 
 
 @contextmanager
-def stages() -> Iterator[Progress]:
-    """A line on the terminal that follows the stages as they run."""
-    with err.status("starting") as status:
-        yield lambda stage: status.update(f"{escape(stage)} ...")
+def stages(*, lasting: bool = False) -> Iterator[Progress]:
+    """A line on the terminal that follows the stages as they run, with the time that each takes.
+
+    Args:
+        lasting: where there is no terminal, a line with the time of day for each stage instead, for work of hours.
+    """
+    if lasting and not err.is_terminal:
+        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {escape(stage)}")
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description} ..."), TimeElapsedColumn()
+    with Live(*columns, console=err, transient=True) as line:
+        task = line.add_task("starting", total=None)
+        yield lambda stage: line.reset(task, total=None, description=escape(stage))
 
 
 def number(text: str, name: str, word: str, kind: type) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, stages
+from garnet.cli.scale import names_a_file, purify_on_disk, say_estimate
 
 if TYPE_CHECKING:
     from garnet.graph import Graph
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 def purify(
     source: Source,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the purified graph; the ending says how.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where to write the purified graph; the ending says how. With --memory or --cluster a folder for its "
+            "tiles, or a file if the graph fits in memory.",
+        ),
     ],
     rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 70, or half the nodes]")] = None,
     k: Annotated[
@@ -32,15 +39,26 @@ def purify(
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that may be used, such as 8GB; the graph is read in pieces, never held.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786, to do the work.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Purify a graph and write the result, whole or not at all."""
+    """Purify a graph and write the result, whole or not at all.
+
+    With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
+    """
     from garnet.datasets.files import left_out, require_writable
     from garnet.purify import GARNET
 
-    require_writable(output)
     purifier = GARNET(
         rank=None if rank is None else number(rank, "rank", "auto", int),
         k=k,
@@ -48,9 +66,21 @@ def purify(
         gamma=gamma,
         features=features,  # type: ignore[arg-type]
         tau=number(tau, "tau", "mean", float),
+        memory=memory,
+        cluster=cluster,
         device=device,
         seed=seed,
     )
+    tiled = memory is not None or cluster is not None
+    if not tiled or names_a_file(output):
+        require_writable(output)
+    if dry_run:
+        say_estimate(purifier, source, output, symmetrize=symmetrize, as_json=as_json)
+        return
+    if tiled:
+        summary = purify_on_disk(purifier, source, output, symmetrize=symmetrize)
+        say_result(source, output, summary, as_json=as_json)
+        return
     with stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
@@ -59,19 +89,25 @@ def purify(
         result.graph.save(output)
     if missing := left_out(result.graph, output):
         err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
+    say_result(source, output, result.summary(), as_json=as_json)
+
+
+def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:
+    """Print what became of the edges, and what it cost."""
     if as_json:
-        out.print_json(json.dumps({"input": str(source), "output": str(output), **result.summary()}))
+        out.print_json(json.dumps({"input": str(source), "output": str(output), **summary}))
         return
-    ledger = result.ledger
     table = Table(title=f"{escape(str(source))} -> {escape(str(output))}", title_justify="left", show_header=False)
-    table.add_row("edges in", f"{graph.num_edges:,}")
-    table.add_row("  kept", f"{ledger.kept.shape[1]:,}")
-    table.add_row("  dropped", f"{ledger.dropped.shape[1]:,}")
-    table.add_row("new edges", f"{ledger.added.shape[1]:,}")
-    table.add_row("edges out", f"{result.graph.num_edges:,}")
-    for stage in result.stages:
-        table.add_row(f"seconds, {stage.name}", f"{stage.seconds:.2f}")
-    table.add_row("peak memory", f"{max(stage.peak_bytes for stage in result.stages) / 1e6:,.0f} MB")
+    table.add_row("edges in", f"{summary['edges_before']:,}")
+    table.add_row("  kept", f"{summary['kept']:,}")
+    table.add_row("  dropped", f"{summary['dropped']:,}")
+    table.add_row("new edges", f"{summary['added']:,}")
+    table.add_row("edges out", f"{summary['edges_after']:,}")
+    for stage in summary["stages"]:
+        table.add_row(f"seconds, {stage['name']}", f"{stage['seconds']:.2f}")
+    table.add_row("peak memory", f"{max(stage['peak_bytes'] for stage in summary['stages']) / 1e6:,.0f} MB")
+    if "parts" in summary:
+        table.add_row("parts", f"{summary['parts']:,}")
     out.print(table)
 
 

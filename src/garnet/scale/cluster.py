@@ -1,11 +1,29 @@
-"""Work on a Dask cluster instead of in this process."""
+"""Work on a Dask cluster instead of in this process.
+
+A task is a function and the names of files. What is large in it, and the same for many, such as the quantiser or the
+list of the tiles, is scattered once to all workers; the scheduler sees neither.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import io
+import pickle
+import secrets
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from garnet.errors import GarnetError, MissingExtra, ParameterError
+from garnet.scale.tiles import TiledGraph
+
+_LARGE = 1 << 18  # bytes of an array from which on it is scattered
+_ATTEMPTS = 5
+_WAIT = 10  # seconds for a scheduler, and for a first worker
+_LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
 
 
 class OnCluster:
@@ -15,6 +33,11 @@ class OnCluster:
 
     Args:
         client: a `distributed.Client`, or the address of a scheduler, such as tcp://10.0.0.1:8786.
+
+    Raises:
+        MissingExtra: Dask is not installed.
+        ParameterError: it is neither, or nobody answers at the address.
+        GarnetError: the cluster has no workers.
     """
 
     def __init__(self, client: Any) -> None:
@@ -24,29 +47,136 @@ class OnCluster:
             raise MissingExtra("distributed", "A cluster", "pygarnet[cluster]") from error
         if isinstance(client, str):
             try:
-                client = Client(client, timeout="10s")  # type: ignore[no-untyped-call]
+                client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
-                raise ParameterError(f"There is no Dask scheduler at {client!r} ({error}).") from error
+                raise ParameterError(
+                    f"The 'cluster' parameter of GARNET is {client!r}, but no Dask scheduler answers there; start one, "
+                    "or correct the address."
+                ) from error
+            weakref.finalize(self, client.close)
         if not isinstance(client, Client):
             raise ParameterError(
-                f"The 'cluster' parameter of GARNET must be a distributed.Client or an address. Got {client!r} instead."
+                "The 'cluster' parameter of GARNET must be a distributed.Client or the address of a scheduler. Got "
+                f"{client!r} instead."
             )
         self._client = client
+        self._graphs: dict[int, tuple[TiledGraph, Any]] = {}
+        try:
+            client.wait_for_workers(1, timeout=_WAIT)  # type: ignore[no-untyped-call]
+        except TimeoutError as error:
+            raise self._alone() from error
 
     @property
     def workers(self) -> int:
         """Workers that are there now."""
-        return len(self._client.scheduler_info()["workers"])
+        return len(self._client.ncores())  # type: ignore[no-untyped-call]
+
+    def require_folder(self, folder: Path) -> None:
+        """Refuse a folder that not all workers see.
+
+        Raises:
+            GarnetError: a worker does not find there what is written here.
+        """
+        token = folder / f"tmp-{secrets.token_hex(8)}"
+        token.touch()
+        try:
+            sees = self._client.run(Path.exists, token)  # type: ignore[no-untyped-call]
+        finally:
+            token.unlink()
+        blind = sorted(worker for worker, found in sees.items() if not found)
+        if blind:
+            raise GarnetError(
+                f"The worker {blind[0]} does not see the folder {folder}; all workers must, under the same path: give "
+                "an 'output' on a disk that they share."
+            )
 
     def __call__(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """What the function gives for the arguments of each task, in their order."""
-        from distributed.scheduler import KilledWorker
+        from distributed import CancelledError, KilledWorker
 
-        futures = [self._client.submit(work, *task, pure=False) for task in tasks]
-        try:
-            return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
-        except KilledWorker as error:
-            raise GarnetError(
-                f"A task was lost with its worker again and again ({error}); give the workers more memory, or say how "
-                "much they have with memory=."
-            ) from error
+        packed, large = _packed(work, tasks)
+        for _ in range(_ATTEMPTS):
+            try:
+                values = self._scattered(large)
+                futures = self._client.map(_do, packed, values=values, key=work.__name__, pure=False)
+                self._await(futures)
+                return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
+            except CancelledError:
+                # What was scattered went with the last worker that had it.
+                self._graphs.clear()
+            except KilledWorker as error:
+                raise GarnetError(
+                    f"A task was lost with its worker again and again ({error}); give the workers more memory, or say "
+                    "how much they have with memory=."
+                ) from error
+        raise GarnetError(f"The Dask cluster cancelled the same tasks {_ATTEMPTS} times; look at the scheduler's log.")
+
+    def _scattered(self, large: Sequence[Any]) -> list[Any]:
+        """Futures of large values that every worker has; graphs stay there, because they never change."""
+        new = [value for value in large if id(value) not in self._graphs]
+        futures = self._client.scatter(new, broadcast=True, hash=False) if new else []  # type: ignore[no-untyped-call]
+        found = {id(value): future for value, future in zip(new, futures, strict=True)}
+        self._graphs |= {id(value): (value, found[id(value)]) for value in new if isinstance(value, TiledGraph)}
+        return [found[id(value)] if id(value) in found else self._graphs[id(value)][1] for value in large]
+
+    def _await(self, futures: Sequence[Any]) -> None:
+        """Wait for all, or for the first that fails, as long as there are workers."""
+        from distributed import as_completed
+
+        left, looks = set(futures), 0
+        while left:
+            try:
+                for future in as_completed(list(left), timeout=_LOOK):  # type: ignore[no-untyped-call]
+                    if future.status != "finished":
+                        return
+                    left.discard(future)
+            except TimeoutError:
+                looks = 0 if self.workers else looks + 1
+                if looks >= _LOOKS:
+                    raise self._alone() from None
+
+    def _alone(self) -> GarnetError:
+        return GarnetError(
+            f"The Dask cluster at {self._client.scheduler.address} has no workers; start some, and then repeat this."
+        )
+
+
+def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple[list[bytes], list[Any]]:
+    """Each task as bytes, and the large values of them all, which the bytes only point to."""
+    import cloudpickle
+
+    places: dict[int, int] = {}
+    large: list[Any] = []
+
+    class Packer(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, value: Any) -> int | None:
+            if not isinstance(value, TiledGraph) and not (
+                isinstance(value, torch.Tensor | np.ndarray) and value.nbytes >= _LARGE
+            ):
+                return None
+            if id(value) not in places:
+                places[id(value)] = len(large)
+                large.append(value)
+            return places[id(value)]
+
+    packed = []
+    for task in tasks:
+        stream = io.BytesIO()
+        Packer(stream).dump((work, task))
+        packed.append(stream.getvalue())
+    return packed, large
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, large: Sequence[Any]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._large = large
+
+    def persistent_load(self, place: Any) -> Any:
+        return self._large[place]
+
+
+def _do(packed: bytes, values: Sequence[Any]) -> Any:
+    """What a worker does."""
+    work, task = _Unpacker(packed, values).load()
+    return work(*task)

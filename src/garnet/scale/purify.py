@@ -23,6 +23,7 @@ from garnet.parameters import require_valid
 from garnet.prune import quantile
 from garnet.purification import Clock, Progress, Stage, plain
 from garnet.scale.build import build_tiles
+from garnet.scale.cluster import OnCluster
 from garnet.scale.embed import ends_of_some_edges, feature_coordinates, scaled, spectrum
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import neighbor_pairs
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from garnet.purify import GARNET
 
 _WORK = "work"
+_STAGES = ("tile", "embed", "neighbours")
 _SOME_EDGES = 50_000
 # What is counted on before the graph is known.
 _RANK, _FEATURES, _NEIGHBORS = 100, 64, 15
@@ -111,33 +113,31 @@ def purify_tiled(
         parts: cut the nodes into so many parts at least; the memory may ask for more.
         progress: called with the name of each stage as it begins.
     """
-    _require_tileable(purifier)
+    require_tileable(purifier)
     if output is None:
         with tempfile.TemporaryDirectory(prefix="garnet-") as folder:
             place = Path(folder) / "graph"
             result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
             return replace(result, graph=result.pruned.graph.to_graph())
+    output = output.resolve()  # a worker may stand elsewhere
     # A run that was stopped when all but its last note was written has both, and is brought to its end.
     if (output / MANIFEST).exists() and not Journal.is_open(output / _WORK):
         shutil.rmtree(output / _WORK, ignore_errors=True)
         raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
     open_source(source)  # says what is wrong with it before anything is written
     run = _run_of(purifier)
-    key = {"version": __version__, "source": _identity(source), "symmetrize": symmetrize, **_parameters(purifier)}
-    journal = Journal(output / _WORK, key)
+    asked = {"source": _identity(source), "symmetrize": symmetrize, "parts": parts, **_parameters(purifier)}
+    journal = Journal(output / _WORK, {"version": __version__, **asked})
+    if isinstance(run, OnCluster):
+        run.require_folder(journal.folder)
     clock = _Resumable(journal, progress)
 
     memory = bytes_of(purifier.memory or _CLUSTER_MEMORY)
     with clock("tile") as facts:
         if facts is None:
-            cut = Cut(
-                memory=memory,
-                width=_coordinates(purifier),
-                k=purifier.k or _NEIGHBORS,
-                least=max(parts, getattr(run, "workers", 1)),
-            )
+            cut = cut_of(purifier, max(parts, getattr(run, "workers", 1)))
             build_tiles(source, journal.folder / "tiles", memory=memory, parts=cut.parts, symmetrize=symmetrize)
-            clock.note({})
+            clock.note({}, (journal.folder / "tiles").iterdir())
     graph = TiledGraph.open(journal.folder / "tiles")
     require_valid(purifier, graph.num_nodes, graph.num_edges)
     rows = Parts(journal.folder, graph.bounds, run)
@@ -145,7 +145,7 @@ def purify_tiled(
     with clock("embed") as facts:
         if facts is None:
             facts = _embed(purifier, graph, rows)
-            clock.note(facts)
+            clock.note(facts, rows.new(0, "points").files)
     points = Tall(rows.new(0, "points").files, graph.bounds, facts["width"], keep=True)
 
     k = purifier.neighbors_of(graph.num_nodes, graph.num_edges)
@@ -249,13 +249,18 @@ class _Resumable(Clock):
         self._journal.note(name, {"facts": self._facts, "stage": asdict(self.stages[-1])}, self._files)
 
 
-def cut_of(purifier: GARNET, workers: int = 1) -> Cut:
-    """What decides into how many parts a graph is cut, before anything is known of it."""
+def stages_done(output: Path) -> list[str]:
+    """The stages of an unfinished run in the folder that are not done again."""
+    return [name for name in _STAGES if (output / _WORK / f"{name}.json").exists()]
+
+
+def cut_of(purifier: GARNET, least: int = 1) -> Cut:
+    """What decides into how many parts, at least so many, a graph is cut before anything is known of it."""
     return Cut(
         memory=bytes_of(purifier.memory or _CLUSTER_MEMORY),
         width=_coordinates(purifier),
         k=purifier.k or _NEIGHBORS,
-        least=workers,
+        least=least,
     )
 
 
@@ -274,12 +279,10 @@ def _weight_kind(purifier: GARNET, k: int) -> Any:
 def _run_of(purifier: GARNET) -> Run:
     if purifier.cluster is None:
         return here
-    from garnet.scale.cluster import OnCluster
-
     return OnCluster(purifier.cluster)
 
 
-def _require_tileable(purifier: GARNET) -> None:
+def require_tileable(purifier: GARNET) -> None:
     """Refuse what only the whole graph in memory allows."""
     for name, allowed in {
         "score": ("distance", "signed"),

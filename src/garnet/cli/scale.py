@@ -1,0 +1,142 @@
+"""`garnet purify` with a limit on memory or on a cluster, and its dry run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from garnet.cli.console import err, named_graph, out, read_graph, stages
+
+if TYPE_CHECKING:
+    from garnet.purify import GARNET
+    from garnet.scale.estimate import Estimate
+
+_INTERRUPTED = 130
+_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
+
+
+def names_a_file(output: Path) -> bool:
+    """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles."""
+    from garnet.datasets.files import _ending
+    from garnet.errors import GraphError
+
+    try:
+        return bool(_ending(output)) and not output.is_dir()
+    except GraphError:
+        return False
+
+
+def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool) -> dict[str, Any]:
+    """Purify a graph in tiles, or go on with it; gives the figures."""
+    from garnet.scale.purify import purify_tiled, stages_done
+
+    graph = named_graph(source)
+    as_file = names_a_file(output)
+    folder = output.with_name(f"{output.name}.tiles") if as_file else output
+    if done := stages_done(folder):
+        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    try:
+        with stages(lasting=True) as progress:
+            result = purify_tiled(purifier, graph or source, folder, symmetrize=symmetrize, progress=progress)
+            if as_file:
+                progress("write")
+                _write(purifier, folder, output)
+    except KeyboardInterrupt:
+        err.print(
+            f"stopped; the same command goes on where it was, from what is in {escape(str(folder))}", soft_wrap=True
+        )
+        raise typer.Exit(_INTERRUPTED) from None
+    return result.summary()
+
+
+def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, as_json: bool) -> None:
+    """Print about what a purification would take."""
+    found = _estimate(purifier, source, symmetrize)
+    place = next(folder for folder in (output, *output.resolve().parents) if folder.is_dir())
+    free = shutil.disk_usage(place).free
+    if as_json:
+        figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
+        out.print_json(json.dumps({"input": str(source), "output": str(output), **figures, **asdict(found)}))
+        return
+    size = found.extent
+    about = "" if size.exact else "about "
+    out.print(
+        f"{escape(str(source))}: {about}{size.nodes:,} nodes, {about}{size.edges:,} edges; rank {found.rank}, "
+        f"k {found.k}, {found.parts} part{'s' if found.parts > 1 else ''}",
+        soft_wrap=True,
+    )
+    table = Table("stage", title_justify="left")
+    for column in ("time", "memory", "disk"):
+        table.add_column(column, justify="right")
+    for cost in found.costs:
+        table.add_row(cost.name, duration(cost.seconds), amount(cost.memory), amount(cost.disk))
+    table.add_section()
+    table.add_row("all", duration(found.seconds), amount(found.memory), amount(found.disk))
+    out.print(table)
+    out.print(
+        "Times are those of two cores of an AMD EPYC, of one worker on a cluster; yours may take a third or three times "
+        "as long, and longer if the spectrum is crowded. Nothing was written.",
+        soft_wrap=True,
+    )
+    if found.disk > free:
+        err.print(f"note: {escape(str(place))} has only {amount(free)} free", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words that a person reads at a glance, no more exact than they are."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
+def amount(size: int) -> str:
+    """Bytes in words."""
+    if not size:
+        return "-"
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{max(1, size / 1e6):,.0f} MB"
+
+
+def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
+    from garnet.errors import GraphError
+    from garnet.scale.estimate import estimate
+    from garnet.scale.extent import extent_of
+
+    try:
+        extent = extent_of(named_graph(source) or source, symmetrize=symmetrize)
+    except GraphError:
+        if purifier.memory is not None or purifier.cluster is not None:
+            raise
+        # Some files can only be read whole.
+        extent = extent_of(read_graph(source, symmetrize))
+    return estimate(purifier, extent)
+
+
+def _write(purifier: GARNET, folder: Path, output: Path) -> None:
+    """Turn a folder of tiles into a file, if the graph fits in the memory that was allowed."""
+    from garnet.datasets.files import left_out
+    from garnet.errors import GarnetError
+    from garnet.memory import physical_memory
+    from garnet.scale.plan import BASELINE, bytes_of
+    from garnet.scale.tiles import TiledGraph
+
+    tiles = TiledGraph.open(folder)
+    nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
+    needed = BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes
+    room = physical_memory() if purifier.memory is None else bytes_of(purifier.memory)
+    if needed > room:
+        raise GarnetError(
+            f"Cannot write {output}: that takes {amount(needed)} of memory; the purified graph is in {folder}, in tiles."
+        )
+    graph = tiles.to_graph()
+    graph.save(output)
+    shutil.rmtree(folder)
+    if missing := left_out(graph, output):
+        err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
