@@ -78,8 +78,8 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
     Args:
         lasting: where there is no terminal, a line with the time of day for each stage instead, for work of hours.
     """
-    if lasting and not err.is_terminal:
-        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {escape(stage)}")
+    if not err.is_terminal:
+        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {escape(stage)}") if lasting else None
         return
     columns = SpinnerColumn(), TextColumn("{task.description} ..."), TimeElapsedColumn()
     with Live(*columns, console=err, transient=True) as line:

@@ -97,7 +97,8 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": str(output), **summary}))
         return
-    table = Table(title=f"{escape(str(source))} -> {escape(str(output))}", title_justify="left", show_header=False)
+    out.print(f"{escape(str(source))} -> {escape(str(output))}", soft_wrap=True)
+    table = Table(show_header=False)
     table.add_row("edges in", f"{summary['edges_before']:,}")
     table.add_row("  kept", f"{summary['kept']:,}")
     table.add_row("  dropped", f"{summary['dropped']:,}")

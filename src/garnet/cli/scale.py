@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -42,17 +45,11 @@ def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: 
     folder = output.with_name(f"{output.name}.tiles") if as_file else output
     if done := stages_done(folder):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
-    try:
-        with stages(lasting=True) as progress:
-            result = purify_tiled(purifier, graph or source, folder, symmetrize=symmetrize, progress=progress)
-            if as_file:
-                progress("write")
-                _write(purifier, folder, output)
-    except KeyboardInterrupt:
-        err.print(
-            f"stopped; the same command goes on where it was, from what is in {escape(str(folder))}", soft_wrap=True
-        )
-        raise typer.Exit(_INTERRUPTED) from None
+    with _stoppable(folder), stages(lasting=True) as progress:
+        result = purify_tiled(purifier, graph or source, folder, symmetrize=symmetrize, progress=progress)
+        if as_file:
+            progress("write")
+            _write(purifier, folder, output)
     return result.summary()
 
 
@@ -72,7 +69,7 @@ def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bo
         f"k {found.k}, {found.parts} part{'s' if found.parts > 1 else ''}",
         soft_wrap=True,
     )
-    table = Table("stage", title_justify="left")
+    table = Table("stage")
     for column in ("time", "memory", "disk"):
         table.add_column(column, justify="right")
     for cost in found.costs:
@@ -81,8 +78,8 @@ def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bo
     table.add_row("all", duration(found.seconds), amount(found.memory), amount(found.disk))
     out.print(table)
     out.print(
-        "Times are those of two cores of an AMD EPYC, of one worker on a cluster; yours may take a third or three times "
-        "as long, and longer if the spectrum is crowded. Nothing was written.",
+        "Times are those of one core of an AMD EPYC; yours may take a third or three times as long, and longer if the "
+        "spectrum is crowded. Nothing was written.",
         soft_wrap=True,
     )
     if found.disk > free:
@@ -102,6 +99,23 @@ def amount(size: int) -> str:
     if not size:
         return "-"
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{max(1, size / 1e6):,.0f} MB"
+
+
+@contextmanager
+def _stoppable(folder: Path) -> Iterator[None]:
+    """Ctrl-C ends the process at once, which the folder survives as it does any other end."""
+
+    def stop(*_: object) -> NoReturn:
+        # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
+        err.show_cursor(True)
+        os.write(2, f"\nstopped; the same command goes on where it was, from what is in {folder}\n".encode())
+        os._exit(_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
@@ -133,7 +147,7 @@ def _write(purifier: GARNET, folder: Path, output: Path) -> None:
     room = physical_memory() if purifier.memory is None else bytes_of(purifier.memory)
     if needed > room:
         raise GarnetError(
-            f"Cannot write {output}: that takes {amount(needed)} of memory; the purified graph is in {folder}, in tiles."
+            f"Cannot write {output}: that takes {amount(needed)} of memory; the graph is in {folder}, in tiles."
         )
     graph = tiles.to_graph()
     graph.save(output)

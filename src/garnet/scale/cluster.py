@@ -22,7 +22,8 @@ from garnet.scale.tiles import TiledGraph
 
 _LARGE = 1 << 18  # bytes of an array from which on it is scattered
 _ATTEMPTS = 5
-_WAIT = 10  # seconds for a scheduler, and for a first worker
+_AT_ONCE = 256  # tasks in a message to the scheduler
+_WAIT = 5  # seconds for a scheduler, and for a first worker
 _LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
 
 
@@ -62,7 +63,7 @@ class OnCluster:
         self._client = client
         self._graphs: dict[int, tuple[TiledGraph, Any]] = {}
         try:
-            client.wait_for_workers(1, timeout=_WAIT)  # type: ignore[no-untyped-call]
+            client.wait_for_workers(1, timeout=_WAIT)
         except TimeoutError as error:
             raise self._alone() from error
 
@@ -80,7 +81,7 @@ class OnCluster:
         token = folder / f"tmp-{secrets.token_hex(8)}"
         token.touch()
         try:
-            sees = self._client.run(Path.exists, token)  # type: ignore[no-untyped-call]
+            sees = self._client.run(Path.exists, token)
         finally:
             token.unlink()
         blind = sorted(worker for worker, found in sees.items() if not found)
@@ -98,7 +99,14 @@ class OnCluster:
         for _ in range(_ATTEMPTS):
             try:
                 values = self._scattered(large)
-                futures = self._client.map(_do, packed, values=values, key=work.__name__, pure=False)
+            except TimeoutError as error:
+                raise self._alone() from error
+            except OSError:  # a worker was lost while it was sent to
+                continue
+            try:
+                futures = self._client.map(
+                    _do, packed, values=values, key=work.__name__, pure=False, batch_size=_AT_ONCE
+                )
                 self._await(futures)
                 return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
             except CancelledError:
@@ -114,19 +122,23 @@ class OnCluster:
     def _scattered(self, large: Sequence[Any]) -> list[Any]:
         """Futures of large values that every worker has; graphs stay there, because they never change."""
         new = [value for value in large if id(value) not in self._graphs]
-        futures = self._client.scatter(new, broadcast=True, hash=False) if new else []  # type: ignore[no-untyped-call]
-        found = {id(value): future for value, future in zip(new, futures, strict=True)}
+        found = {}
+        if new:
+            sent = self._client.scatter(new, broadcast=True, hash=False, timeout=_LOOK * _LOOKS)  # type: ignore[no-untyped-call]
+            found = {id(value): future for value, future in zip(new, sent, strict=True)}
         self._graphs |= {id(value): (value, found[id(value)]) for value in new if isinstance(value, TiledGraph)}
-        return [found[id(value)] if id(value) in found else self._graphs[id(value)][1] for value in large]
+        known = found | {number: future for number, (_, future) in self._graphs.items()}
+        return [known[id(value)] for value in large]
 
     def _await(self, futures: Sequence[Any]) -> None:
         """Wait for all, or for the first that fails, as long as there are workers."""
         from distributed import as_completed
 
-        left, looks = set(futures), 0
+        # The loop of this client: without it, that of whichever client is the default is taken.
+        left, looks, loop = set(futures), 0, self._client.loop
         while left:
             try:
-                for future in as_completed(list(left), timeout=_LOOK):  # type: ignore[no-untyped-call]
+                for future in as_completed(list(left), loop=loop, timeout=_LOOK):  # type: ignore[no-untyped-call]
                     if future.status != "finished":
                         return
                     left.discard(future)
@@ -136,9 +148,8 @@ class OnCluster:
                     raise self._alone() from None
 
     def _alone(self) -> GarnetError:
-        return GarnetError(
-            f"The Dask cluster at {self._client.scheduler.address} has no workers; start some, and then repeat this."
-        )
+        address = getattr(self._client.scheduler, "address", "an unknown address")
+        return GarnetError(f"The Dask cluster at {address} has no workers; start some, and then repeat this.")
 
 
 def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple[list[bytes], list[Any]]:
@@ -150,9 +161,7 @@ def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple
 
     class Packer(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, value: Any) -> int | None:
-            if not isinstance(value, TiledGraph) and not (
-                isinstance(value, torch.Tensor | np.ndarray) and value.nbytes >= _LARGE
-            ):
+            if not isinstance(value, TiledGraph) and _bytes(value) < _LARGE:
                 return None
             if id(value) not in places:
                 places[id(value)] = len(large)
@@ -165,6 +174,13 @@ def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple
         Packer(stream).dump((work, task))
         packed.append(stream.getvalue())
     return packed, large
+
+
+def _bytes(value: Any) -> int:
+    """What an array would take if it were pickled: a tensor takes all of its storage, however little of it it shows."""
+    if isinstance(value, torch.Tensor):
+        return value.untyped_storage().nbytes()
+    return value.nbytes if isinstance(value, np.ndarray) else 0
 
 
 class _Unpacker(pickle.Unpickler):

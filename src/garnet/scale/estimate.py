@@ -8,33 +8,37 @@ from typing import TYPE_CHECKING
 from garnet.neighbors import EXACT_UP_TO
 from garnet.parameters import require_valid
 from garnet.scale.extent import Extent, rank_of
-from garnet.scale.plan import _BYTES_AN_EDGE, _COPIES_OF_A_ROW, BASELINE
+from garnet.scale.plan import _COPIES_OF_A_ROW, BASELINE
 from garnet.scale.purify import cut_of, require_tileable
 
 if TYPE_CHECKING:
     from garnet.purify import GARNET
 
-PRODUCTS_A_PAIR = 125
-"""Columns that meet the matrix for each eigenpair; a spectrum that crowds needs several times as many."""
-PROBES = 60
-"""Cells that are searched for the neighbours of a cell, of 256 at most."""
-
-SECONDS_A_PAIR = 0.5e-6
-SECONDS_A_LINE = 1.5e-6
-"""To read an edge, sort it and write its tile: from numbers, and from text."""
-SECONDS_A_FEATURE_BYTE = 4e-9
-SECONDS_AN_ENTRY = 4e-9
-"""To multiply an entry of the matrix by a number of a column."""
-SECONDS_A_ROW_READ = 2e-9
-"""To read one number of a block again, as the product does for every part."""
-SECONDS_A_SQUARE = 0.3e-9
-"""To make a basis orthogonal: for each node and square of the rank."""
-SECONDS_A_COMPARISON = 0.05e-9
-"""To compare a coordinate of two points."""
-SECONDS_AN_EDGE = 3e-6
-"""To score an edge of the base graph or the input, to count shared neighbours and to write it."""
+PRODUCTS, PRODUCTS_A_PAIR = 4_700, 35
+"""Columns that meet the matrix, and more of them for each eigenpair: on a citation graph of 170,000 nodes."""
+PROBES = 12
+"""Cells that are searched for the neighbours of a cell: there, where 10 found 0.95 of them; 256 at most."""
+SECONDS_A_PAIR, SECONDS_A_LINE = 0.4e-6, 1.0e-6
+"""To read an edge as numbers or as text, to sort it and to write its tile."""
+SECONDS_A_FEATURE_BYTE = 15e-9
+"""To unpack a byte of the features and to write it."""
+SECONDS_AN_ENTRY, SECONDS_A_ROW = 0.8e-9, 1.5e-9
+"""For each column of a product: to multiply an entry of the matrix, and to read a row, which every part does."""
+SECONDS_A_BLOCK = 2e-3
+"""For each part, what a product of a block of columns takes however short the part is."""
+SECONDS_A_SQUARE = 0.28e-9
+"""To keep a basis orthogonal: for each row, and the square of the number of columns."""
+SECONDS_A_CANDIDATE, SECONDS_A_COORDINATE = 25e-9, 1.5e-9
+"""To compare a point with another of a cell nearby, and more for each coordinate."""
+SECONDS_AN_EXACT_COORDINATE = 0.3e-9
+"""The same where every point is compared with all others."""
+SECONDS_A_CELL = 28e-6
+"""To read from one part the points of a cell that is searched."""
+SECONDS_AN_EDGE = 1.2e-6
+"""To score an edge of the base graph or of the input, and to write it."""
 
 _TEMPORARY_A_PAIR, _SCORED_AN_EDGE, _PAIR = 44, 21, 8
+_HELD_AN_EDGE = 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +55,9 @@ class Cost:
 class Estimate:
     """What a purification will take.
 
-    Seconds are those of two cores of an AMD EPYC, on which the rates of this module were measured; another machine may
-    need a third or three times of it. How many products the solver needs depends on the spectrum, which nobody knows.
+    Seconds are those of one core of an AMD EPYC, on which the rates of this module were measured; another machine may
+    need a third or three times of it. How many products the solver needs depends on the spectrum, which nobody knows
+    before, and so does the number of cells that must be searched.
 
     Attributes:
         extent: size of the graph.
@@ -106,13 +111,19 @@ def estimate(purifier: GARNET, extent: Extent) -> Estimate:
 
 def _seconds(found: Estimate, width: int) -> dict[str, float]:
     """Of each stage but the first."""
-    n, m, rank = found.extent.nodes, found.extent.edges, found.rank
-    a_column = SECONDS_AN_ENTRY * 2 * m + SECONDS_A_ROW_READ * n * found.parts
-    cell = max(64, n**0.5 / 5)
-    compared = n if n <= EXACT_UP_TO else min(n, PROBES * cell)
+    n, m, rank, parts = found.extent.nodes, found.extent.edges, found.rank, found.parts
+    columns = PRODUCTS + PRODUCTS_A_PAIR * rank
+    embed = columns * (SECONDS_AN_ENTRY * 2 * m + SECONDS_A_ROW * n * parts)
+    embed += columns / _block(rank) * parts * SECONDS_A_BLOCK
+    embed += SECONDS_A_SQUARE * n * _basis(rank, n) ** 2
+    search = SECONDS_AN_EXACT_COORDINATE * n * n * width
+    if n > EXACT_UP_TO:
+        cell = max(64, n**0.5 / 5)
+        search = n * PROBES * cell * (SECONDS_A_CANDIDATE + SECONDS_A_COORDINATE * width)
+        search += n / cell * PROBES * parts * SECONDS_A_CELL
     return {
-        "embed": PRODUCTS_A_PAIR * rank * a_column + SECONDS_A_SQUARE * n * rank**2,
-        "neighbours": SECONDS_A_COMPARISON * n * compared * width if found.k else 0.0,
+        "embed": embed,
+        "neighbours": search if found.k else 0.0,
         "prune": SECONDS_AN_EDGE * (n * found.k + m),
     }
 
@@ -122,9 +133,9 @@ def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
     graph = 8 * 2 * m + found.extent.feature_bytes
     points = 4 * n * width
     held = {
-        "embed": graph + 4 * n * _basis(found.rank, n),
+        "embed": graph + 4 * n * (_basis(found.rank, n) + 2 * found.rank),
         "neighbours": graph + 3 * points,
-        "prune": graph + points + 100 * (n * found.k + m),
+        "prune": graph + points + _HELD_AN_EDGE * (n * found.k + m),
     }
     seconds = _seconds(found, width)
     return tuple(Cost(name=name, seconds=seconds[name], memory=BASELINE + held[name], disk=0) for name in held)
@@ -133,13 +144,13 @@ def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
 def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
     n, m, parts, extent = found.extent.nodes, found.extent.edges, found.parts, found.extent
     limit = cut_of(purifier).memory
-    rows, edges = 4 * _COPIES_OF_A_ROW * width * n // parts, 2 * _BYTES_AN_EDGE * (n * found.k + m) // parts
+    rows, edges = 4 * _COPIES_OF_A_ROW * width * n // parts, _HELD_AN_EDGE * (n * found.k + m) // parts
     tiles = 4 * (2 * m + n * parts) + 16 * n + extent.feature_bytes
     points, pairs, scored = 4 * n * width, _PAIR * n * found.k, _SCORED_AN_EDGE * (n * found.k + m)
     result = 8 * (2 * (m + n * found.k)) + 4 * n * parts
     disk = {
         "tile": tiles + _TEMPORARY_A_PAIR * extent.pairs,
-        "embed": tiles + points + 4 * n * _basis(found.rank, n),
+        "embed": tiles + points + 4 * n * (_basis(found.rank, n) + 2 * found.rank),
         "neighbours": tiles + 2 * points + pairs,
         "prune": tiles + points + pairs + scored + result,
     }
@@ -158,6 +169,10 @@ def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
 
 
 def _basis(rank: int, n: int) -> int:
-    """Columns of the basis of the solver, its blocks and its vectors."""
-    block = min(max(16 * round(rank / 64), 16), 64)
-    return min(2 * rank + 12 * block, n // 2) + rank + 4 * block
+    """Columns of the solver's basis, at most."""
+    return min(2 * rank + 12 * _block(rank), n // 2)
+
+
+def _block(rank: int) -> int:
+    """Columns that are multiplied at once."""
+    return min(max(16 * round(rank / 64), 16), 64)

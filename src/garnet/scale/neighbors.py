@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from garnet.atomic import atomic_path
 from garnet.cells import Quantiser, fit_quantiser, nearest_in_pool, probes_needed
 from garnet.errors import RecallWarning
 from garnet.neighbors import EXACT_UP_TO
-from garnet.scale.parts import Parts, Tall, read, truncated, write
+from garnet.scale.parts import Parts, Tall, read, truncated, write, write_array
 
 _MOST_CELLS = 16_384
 _TRAINING, _LARGEST = 24, 4
@@ -89,7 +90,8 @@ def neighbor_pairs(
     size = max(64, round(total**0.5 / 5))
     cells = min(max(total // size, 1), _MOST_CELLS)
     rows = _sample(parts, points, min(_TRAINING * cells, total), known, seed) - mean.float()
-    quantiser = fit_quantiser(rows, cells, seed=seed, reach=total if total <= EXACT_UP_TO else max_probes)
+    reach = total if total <= EXACT_UP_TO else max_probes
+    quantiser = _trained(parts.folder / "quantiser.npz", rows, cells, seed, reach)
     count = parts.count
     shelved = [[parts.folder / f"{kind}-{i}.bin" for i in range(count)] for kind in ("shelf", "nodes")]
     counts = np.stack(
@@ -109,6 +111,20 @@ def neighbor_pairs(
     for file in (*shelf.points, *shelf.nodes):
         file.unlink(missing_ok=True)
     return found
+
+
+def _trained(file: Path, rows: Tensor, cells: int, seed: int, reach: int) -> Quantiser:
+    """The quantiser, trained once: a run that goes on must not have another, as it would on other processors."""
+    if not file.exists():
+        trained = fit_quantiser(rows, cells, seed=seed, reach=reach)
+        arrays: dict[str, Any] = {
+            name: np.asarray(getattr(trained, name)) for name in ("groups", "centres", "counts", "ranked")
+        }
+        with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
+            np.savez(stream, **arrays)
+    with np.load(file) as found:
+        groups, centres, ranked = (torch.from_numpy(found[name]) for name in ("groups", "centres", "ranked"))
+        return Quantiser(groups, centres, tuple(found["counts"].tolist()), ranked)
 
 
 def _known(file: Path, width: int) -> tuple[int, Tensor]:
@@ -142,8 +158,7 @@ def _shelve(file: Path, width: int, mean: Tensor, quantiser: Quantiser, points: 
     owner = quantiser.assign(rows)
     order = owner.argsort(stable=True)
     write(points, rows[order])
-    with atomic_path(nodes, durable=False) as unfinished:
-        here[order].int().numpy().tofile(unfinished)
+    write_array(nodes, here[order].int().numpy())
     return torch.bincount(owner, minlength=len(quantiser.centres)).numpy()
 
 
@@ -223,7 +238,6 @@ def _write_pairs(pairs: NDArray[np.int64], shelf: Shelf, number: int, folder: Pa
     for which, rows in zip(buckets, np.split(order, starts[1:]), strict=False):
         i, j = divmod(int(which), count)
         name = f"pairs-{number}-{i}-{j}.bin"
-        with atomic_path(folder / name, durable=False) as unfinished:
-            np.unique(local[rows], axis=0).tofile(unfinished)
+        write_array(folder / name, np.unique(local[rows], axis=0))
         written.append((i, j, name))
     return written

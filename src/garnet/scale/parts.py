@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.atomic import atomic_path
@@ -124,9 +125,15 @@ def truncated(file: Path) -> GarnetError:
 
 def write(file: Path, rows: Tensor) -> int:
     """Write rows to a file, whole or not at all; gives the number of columns."""
-    with atomic_path(file, durable=False) as unfinished:
-        rows.float().contiguous().numpy().tofile(unfinished)
+    write_array(file, rows.float().numpy())
     return int(rows.shape[1])
+
+
+def write_array(file: Path, array: NDArray[Any]) -> None:
+    """Write the bytes of an array to a file, whole or not at all."""
+    # Not `tofile`, which loses the last bytes without a word when the disk is full.
+    with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
+        stream.write(np.ascontiguousarray(array).data)
 
 
 def _map(work: Callable[..., Tensor], sources: list[tuple[Path, int]], target: Path) -> int:

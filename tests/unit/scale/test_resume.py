@@ -1,0 +1,214 @@
+"""A run that is killed, or that the disk stops, goes on where it was and gives the same graph."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from garnet import GARNET
+from garnet.datasets import block_model, load_graph
+from garnet.errors import GarnetError
+from garnet.graph import as_graph
+from garnet.scale.purify import purify_tiled
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+
+STAGES = ["tile", "embed", "neighbours", "prune"]
+KILLED = {
+    "begin": ("tile", ""),
+    "tile": ("tile", "tile-1-*.bin"),
+    "embed": ("embed", "points-1.bin"),
+    "neighbours": ("neighbours", "pairs-5.json"),
+    "score": ("prune", "scored-0-1.bin"),
+    "gather": ("prune", "out/strip-1.json"),
+    "end": ("prune", "out/tiles.json"),
+}
+# Each case is a process of its own, which kills itself in a stage: at its begin, or once a file of some name is there.
+# Those with a limit cannot write longer files from the begin of the stage on, as if the disk were full.
+CHILD = """
+import json, os, resource, signal, sys
+from pathlib import Path
+from garnet import GARNET
+from garnet.errors import GarnetError
+from garnet.scale.purify import purify_tiled
+
+replace, now = Path.replace, []
+
+def run(source, output, stage, name, limit):
+    def progress(begun):
+        now[:] = [begun]
+        if begun == stage and limit:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        elif begun == stage and not name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(path, target):
+        found = replace(path, target)
+        if name and now == [stage] and Path(target).match(name):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    Path.replace = watched
+    try:
+        purify_tiled(GARNET(memory="1GiB", rank=8, k=4), source, Path(output), parts=3, progress=progress)
+    except GarnetError as error:
+        Path(output + ".txt").write_text(str(error))
+
+for case in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        run(*case)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def purify(source, output, rank=8, **options):
+    return purify_tiled(GARNET(memory="1GiB", rank=rank, k=4), source, output, parts=3, **options)
+
+
+def stop(cases):
+    """Run the cases to their ends."""
+    line = [sys.executable, "-c", CHILD, json.dumps(cases)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert not done.stderr, done.stderr
+    return list(map(int, done.stdout.split()))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graph") / "graph.npz"
+    features = np.random.default_rng(0).random((400, 5), dtype=np.float32)
+    as_graph(block_model(400, mean_degree=8, seed=0), features=features).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source, tmp_path_factory):
+    return purify(source, tmp_path_factory.mktemp("whole") / "out").graph
+
+
+@pytest.fixture(scope="module")
+def stopped(source, tmp_path_factory):
+    """Folders of runs that were killed, by the place where they were."""
+    folders = {name: tmp_path_factory.mktemp(name) / "out" for name in KILLED}
+    cases = [(str(source), str(folders[name]), *KILLED[name], 0) for name in KILLED]
+    assert set(stop(cases)) == {-signal.SIGKILL}
+    return folders
+
+
+@pytest.fixture
+def unfinished(stopped, tmp_path):
+    """A copy of one of these folders."""
+    return lambda name: shutil.copytree(stopped[name], tmp_path / "out")
+
+
+def require_same(found, expected):
+    first, second = found.to_graph(), expected.to_graph()
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(first.adjacency, part), getattr(second.adjacency, part))
+    np.testing.assert_array_equal(first.features, second.features)
+    np.testing.assert_array_equal(first.labels, second.labels)
+
+
+@pytest.mark.parametrize("place", KILLED)
+def test_killed_anywhere_the_same_call_gives_the_same_graph(source, undisturbed, unfinished, place):
+    output, begun = unfinished(place), []
+    result = purify(source, output, progress=begun.append)
+    assert begun == STAGES[STAGES.index(KILLED[place][0]) :]
+    assert [stage.name for stage in result.stages] == STAGES
+    require_same(result.graph, undisturbed)
+    assert not (output / "work").exists()
+    with pytest.raises(GarnetError, match="holds a finished graph"):
+        purify(source, output)
+
+
+def test_what_a_stage_had_done_is_not_done_again(source, unfinished):
+    output = unfinished("neighbours")
+    kept = [*(output / "work" / "tiles").glob("tile-*.bin"), *(output / "work").glob("p*-?.bin")]
+    kept += (output / "work").glob("pairs-*.json")
+    before, after = {path: path.stat().st_mtime_ns for path in kept}, {}
+    assert len(before) > 9 + 3
+
+    def progress(stage):
+        if stage == "prune":
+            after.update({path: path.stat().st_mtime_ns for path in kept})
+
+    purify(source, output, progress=progress)
+    assert after == before
+
+
+def test_another_run_in_the_folder_is_refused(source, unfinished, tmp_path):
+    output = unfinished("embed")
+    with pytest.raises(GarnetError, match="holds an unfinished run that differs in rank; repeat that, remove"):
+        purify(source, output, rank=9)
+    other = tmp_path / "other.npz"
+    shutil.copyfile(source, other)
+    with pytest.raises(GarnetError, match="differs in source"):
+        purify(other, output)
+
+
+def test_a_graph_in_memory_is_told_by_its_features_too(source, tmp_path):
+    graph = load_graph(source)
+    with pytest.raises(KeyboardInterrupt):
+        purify(graph, tmp_path / "out", progress=_interrupt_at("embed"))
+    with pytest.raises(GarnetError, match="differs in source"):
+        purify(as_graph(graph, features=graph.features[::-1]), tmp_path / "out")
+    purify(graph, tmp_path / "out", progress=_interrupt_at("nothing"))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("embed", "tiles/tile-0-1.bin"),
+        ("embed", "tiles/tiles.json"),
+        ("neighbours", "points-0.bin"),
+        ("score", "points-2.bin"),
+        ("score", "pairs-?-?-?.bin"),
+        ("gather", "node-features-0.bin"),
+    ],
+)
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_file_that_is_gone_or_short_is_named(source, unfinished, place, name, gone):
+    output = unfinished(place)
+    victim = next(iter(sorted((output / "work").rglob(name))))
+    contents = victim.read_bytes()
+    victim.unlink()
+    if not gone:  # by whole rows of points and whole pairs
+        victim.write_bytes(contents[: -8 * 13])
+    with pytest.raises(GarnetError, match=f"Cannot go on: .*{victim.name}.*remove .*work to begin again"):
+        purify(source, output)
+    assert not (output / "tiles.json").exists()
+
+
+@pytest.mark.parametrize("name", ["pairs-0.json", "scored-0-0.bin", "pruned-0.json"])
+def test_a_file_that_can_be_made_again_is(source, undisturbed, unfinished, name):
+    output = unfinished("gather")
+    (output / "work" / name).unlink(missing_ok=True)
+    require_same(purify(source, output).graph, undisturbed)
+
+
+@pytest.mark.parametrize("limit", [200, 2000])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(source, undisturbed, tmp_path, limit):
+    folders = [tmp_path / stage for stage in STAGES]
+    assert stop([(str(source), str(folder), folder.name, "", limit) for folder in folders]) == [0] * 4
+    for folder in folders:
+        said = folder.with_suffix(".txt").read_text()
+        assert said.startswith(f"Cannot write {folder}")
+        assert said.count(".\n") == 0
+        require_same(purify(source, folder).graph, undisturbed)
+
+
+def _interrupt_at(stage):
+    def progress(begun):
+        if begun == stage:
+            raise KeyboardInterrupt
+
+    return progress
