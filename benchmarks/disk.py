@@ -3,7 +3,7 @@
     python benchmarks/disk.py products [--memory 8GB] [--rank 128] [--k 50] [--folder F]
     python benchmarks/disk.py arxiv [--memory 4GB] [--rank 500] [--k 50]
 
-`products` is drawn (`nested_block_model`): 2,449,029 nodes in 47 classes, about 63 M edges, degrees by a power law; it
+`products` is drawn (`nested_block_model`): 2,449,029 nodes in 47 classes, about 65 M edges, degrees by a power law; it
 is made once, as .npz, in the folder. Every run is a process of its own, so that its memory is counted from nothing.
 """
 

@@ -1,6 +1,6 @@
 """A graph of the size of ogbn-products on one GPU: purification stage by stage, then a GCN trained on the result.
 
-The graph is drawn: 2,449,029 nodes in 47 classes, about 63 M edges, degrees by a power law (`nested_block_model`). The
+The graph is drawn: 2,449,029 nodes in 47 classes, about 65 M edges, degrees by a power law (`nested_block_model`). The
 paper has 4 hours for ogbn-products and 40 minutes for ogbn-arxiv, end to end.
 
     python benchmarks/products.py [--rank 500] [--k 50] [--nodes 2449029] [--sizes 313 640] [--skip-training]
