@@ -50,7 +50,7 @@ def test_a_path_agrees_with_arpack_and_exact_search(reference, solver, search):
     agree(expected.graph, found.graph)
 
 
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, tmp_path):
     graph, expected = reference
     purifier = GARNET(memory="2GB", tau="mean", k=15)

@@ -195,7 +195,7 @@ def test_a_file_that_can_be_made_again_is(source, undisturbed, unfinished, name)
     require_same(purify(source, output).graph, undisturbed)
 
 
-@pytest.mark.parametrize("limit", [200, 2000])
+@pytest.mark.parametrize("limit", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(source, undisturbed, tmp_path, limit):
     folders = [tmp_path / stage for stage in STAGES]
     assert stop([(str(source), str(folder), folder.name, "", limit) for folder in folders]) == [0] * 4

@@ -209,6 +209,7 @@ print(json.dumps([int(peak) * 1024, tiled.num_edges, tiled.parts]))
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="ru_maxrss of a new process counts the process that started it, too")
+@pytest.mark.slow
 def test_memory_is_a_promise(tmp_path):
     generator = np.random.default_rng(0)
     heads, tails = generator.integers(0, 300_000, (2, 3_000_000))
