@@ -59,9 +59,7 @@ def block_model(
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(n) % classes)
     by_class = np.argsort(labels, kind="stable")
-    # Above this bound two hubs would be joined several times over, and repeated edges are dropped.
-    theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
-    reach = np.concatenate([[0.0], np.cumsum(theta)])
+    reach = _reach(n, mean_degree, exponent, rng)
     edge_of_class = reach[np.searchsorted(labels[by_class], np.arange(classes + 1))]
 
     draws = round(n * mean_degree / 2)
@@ -128,8 +126,7 @@ def nested_block_model(
     levels = [np.array([0, n])]
     for children in (classes, *[branching] * depth):
         levels.append(_split_again(levels[-1], children, rng))
-    theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
-    reach = np.concatenate([[0.0], np.cumsum(theta)])
+    reach = _reach(n, mean_degree, exponent, rng)
     tightness = rng.beta(2, 2, len(levels[-1]) - 1)
 
     draws = round(n * mean_degree / 2)
@@ -301,6 +298,13 @@ def _joined_once(ends: torch.Tensor, n: int) -> Graph:
     first, second = ends[:, ends[0] != ends[1]]
     edges = pairs(first, second, n)
     return Graph(joined(edges, torch.ones(edges.shape[1]), n))
+
+
+def _reach(n: int, mean_degree: float, exponent: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """A line on which every node has a stretch as long as its propensity: where each begins, and the end; (n + 1,)."""
+    # Above this bound two hubs would be joined several times over, and repeated edges are dropped.
+    theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
+    return np.concatenate([[0.0], np.cumsum(theta)])
 
 
 def _locate(reach: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.int64]:

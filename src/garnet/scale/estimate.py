@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from garnet.neighbors import EXACT_UP_TO
 from garnet.parameters import require_valid
 from garnet.scale.extent import Extent, rank_of
-from garnet.scale.plan import _COPIES_OF_A_ROW, BASELINE
+from garnet.scale.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_ROW
 from garnet.scale.purify import cut_of, require_tileable
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ SECONDS_AN_EDGE = 1.2e-6
 """To score an edge of the base graph or of the input, and to write it."""
 
 _TEMPORARY_A_PAIR, _SCORED_AN_EDGE, _PAIR = 44, 21, 8
-_HELD_AN_EDGE = 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
     held = {
         "embed": graph + 4 * n * (_basis(found.rank, n) + 2 * found.rank),
         "neighbours": graph + 3 * points,
-        "prune": graph + points + _HELD_AN_EDGE * (n * found.k + m),
+        "prune": graph + points + BYTES_AN_EDGE * (n * found.k + m),
     }
     seconds = _seconds(found, width)
     return tuple(Cost(name=name, seconds=seconds[name], memory=BASELINE + held[name], disk=0) for name in held)
@@ -144,7 +143,7 @@ def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
 def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
     n, m, parts, extent = found.extent.nodes, found.extent.edges, found.parts, found.extent
     limit = cut_of(purifier).memory
-    rows, edges = 4 * _COPIES_OF_A_ROW * width * n // parts, _HELD_AN_EDGE * (n * found.k + m) // parts
+    rows, edges = 4 * COPIES_OF_A_ROW * width * n // parts, BYTES_AN_EDGE * (n * found.k + m) // parts
     tiles = 4 * (2 * m + n * parts) + 16 * n + extent.feature_bytes
     points, pairs, scored = 4 * n * width, _PAIR * n * found.k, _SCORED_AN_EDGE * (n * found.k + m)
     result = 8 * (2 * (m + n * found.k)) + 4 * n * parts

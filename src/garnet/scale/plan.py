@@ -14,8 +14,8 @@ _LEAST = 1 << 30
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 # Copies of a part's rows, and bytes of an edge that is being scored or sorted, that the hungriest task holds.
-_COPIES_OF_A_ROW = 5
-_BYTES_AN_EDGE = 150
+COPIES_OF_A_ROW = 5
+BYTES_AN_EDGE = 150
 
 
 def bytes_of(memory: str | int) -> int:
@@ -59,6 +59,6 @@ class Cut:
     def parts(self, nodes: int, edges: int) -> int:
         """The number of parts for a graph of so many nodes and undirected edges."""
         room = self.memory - BASELINE
-        rows = 4 * _COPIES_OF_A_ROW * self.width * nodes / room
-        entries = _BYTES_AN_EDGE * 2 * (nodes * self.k + edges) / room
+        rows = 4 * COPIES_OF_A_ROW * self.width * nodes / room
+        entries = BYTES_AN_EDGE * 2 * (nodes * self.k + edges) / room
         return min(max(math.ceil(rows), math.ceil(entries), self.least), max(nodes, 1))

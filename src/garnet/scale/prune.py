@@ -60,8 +60,8 @@ class Pruned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
-    """Where the edges are cut.
+class Verdict:
+    """Which of the scored edges stay.
 
     Attributes:
         threshold: base edges that score below it go.
@@ -120,12 +120,13 @@ def prune(
         threshold = _quantile(parts, rows, "score", rule.gamma)
     if rule.support is not None:
         doubt = _quantile(parts, rows, "support", rule.support)
-    cut = Cut(threshold=threshold, doubt=doubt)
-    tallies = parts.each(_tally, rows, [cut] * len(rows))
+    verdict = Verdict(threshold=threshold, doubt=doubt)
+    tallies = parts.each(_tally, rows, [verdict] * len(rows))
     kept, dropped, added, base_edges = (sum(tally[place] for tally in tallies) for place in range(4))
     if rule.weight in ("similarity", "score"):
-        cut = replace(cut, floor=max(1e-3 * max(tally[4] for tally in tallies), float(np.finfo(np.float32).tiny)))
-    _gather(graph, parts, tiles, cut, output)
+        heaviest = max(tally[4] for tally in tallies)
+        verdict = replace(verdict, floor=max(1e-3 * heaviest, float(np.finfo(np.float32).tiny)))
+    _gather(graph, parts, tiles, verdict, output)
     return Pruned(
         graph=finish_like(output, graph),
         threshold=threshold,
@@ -181,11 +182,11 @@ def _count(files: Sequence[Path], question: tuple[str, int, Sequence[int]]) -> N
     return counts
 
 
-def _tally(files: Sequence[Path], cut: Cut) -> tuple[int, int, int, int, float]:
+def _tally(files: Sequence[Path], verdict: Verdict) -> tuple[int, int, int, int, float]:
     """Edges kept, dropped and added, base edges, and the largest weight of those that stay, if any is positive."""
     counts, largest = np.zeros(4, np.int64), 0.0
     for file in files:
-        stays, flags = cut.stays(file)
+        stays, flags = verdict.stays(file)
         given = flags & GIVEN > 0
         fates = given & stays, given & ~stays, stays & ~given, flags & NEAR > 0
         counts += [np.count_nonzero(fate) for fate in fates]
@@ -194,7 +195,7 @@ def _tally(files: Sequence[Path], cut: Cut) -> tuple[int, int, int, int, float]:
     return kept, dropped, added, near, largest
 
 
-def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, cut: Cut, output: Path) -> None:
+def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, verdict: Verdict, output: Path) -> None:
     """Write every strip of the purified graph that is not yet in its folder."""
     notes = [parts.folder / f"pruned-{i}.json" for i in range(graph.parts)]
     done = [_is_written(output, i, note) for i, note in enumerate(notes)]
@@ -206,7 +207,7 @@ def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, cut: Cut, output: Pat
     for i, note in enumerate(notes):
         if not done[i]:
             files = [tiles[min(i, j), max(i, j)] for j in range(graph.parts)]
-            tasks.append((i, graph.bounds, files, cut, output, note))
+            tasks.append((i, graph.bounds, files, verdict, output, note))
     parts.run(_strip, tasks)
 
 
@@ -216,11 +217,11 @@ def _is_written(output: Path, i: int, note: Path) -> bool:
     return note.is_file() and record.is_file() and note.read_bytes() == record.read_bytes()
 
 
-def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], cut: Cut, output: Path, note: Path) -> None:
+def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdict, output: Path, note: Path) -> None:
     """Gather the edges that stay, in both directions, into the rows of part i."""
     n, pieces, weights = bounds[-1], [], []
     for j, file in enumerate(files):
-        stays, _ = cut.stays(file)
+        stays, _ = verdict.stays(file)
         first, second, weight = (column[stays] for column in read_columns(file, "first", "second", "weight"))
         if j >= i:
             pieces.append(first.astype(np.int64) * n + (second + np.int64(bounds[j])))
@@ -232,7 +233,7 @@ def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], cut: Cut, outpu
     pieces.clear()
     weights.clear()
     order = np.argsort(entries)
-    values = np.maximum(values[order], np.float32(cut.floor))
+    values = np.maximum(values[order], np.float32(verdict.floor))
     entries = entries[order]
     del order
     starts = np.searchsorted(entries, np.arange(bounds[i + 1] - bounds[i] + 1) * n)
