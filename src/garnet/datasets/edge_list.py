@@ -5,27 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from garnet.adjacency import build_adjacency
 from garnet.datasets.limits import require_memory
 from garnet.datasets.text import parse_table
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
 
+HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2")}
+"""What the columns of the two ends are called, in small letters, where a list says so."""
+
+Columns = tuple[Any, Any, NDArray[np.float64]]
+"""The two ends of some rows, arrays of integers or lists of texts, and the rows' weights."""
+
 _COMMENT_LINES = re.compile(rb"^[ \t]*[#%][^\r\n]*", re.MULTILINE)
+_ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2")}
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _LONGEST_NAME = 1000
 _ROWS_AT_ONCE = 1 << 16
-
-Columns = tuple[Any, Any, NDArray[np.float64]]
-"""The two ends of every row, arrays of integers or lists of texts, and the rows' weights."""
 
 
 def read_edge_list(data: bytes, delimiter: str | None, symmetrize: bool) -> Graph:
@@ -33,31 +36,74 @@ def read_edge_list(data: bytes, delimiter: str | None, symmetrize: bool) -> Grap
 
     Args:
         data: the text, in UTF-8.
-        delimiter: what stands between the cells of a row, a blank for any number of blanks; None to take a tab, a comma
-            or blanks, whichever comes first in this order and is in the first row.
+        delimiter: as for `read_columns`.
         symmetrize: accept a list that gives some of its pairs in both directions and others in one.
     """
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    start = next((line for line in _lines(data) if line.strip()), None)
-    if start is None:
-        raise GraphError("it has no edges.")
-    if delimiter is None:
-        delimiter = next((mark for mark in "\t," if mark in start), " ")
+    (columns,) = read_columns([(1, data.removeprefix(b"\xef\xbb\xbf"))], delimiter)
+    return listed_graph(columns, symmetrize)
+
+
+def read_columns(
+    pieces: Iterable[tuple[int, bytes]], delimiter: str | None, *, only_integers: bool = False
+) -> Iterator[Columns]:
+    """The columns of each piece of a list in which there is any row; `load_graph` states the rules.
+
+    Args:
+        pieces: the text, in UTF-8 and without a byte order mark, cut at ends of lines; with the number of the first
+            line of each. More than one only if names are `only_integers`, because other names could be a header or
+            not, by what is in rows that are not there yet.
+        delimiter: what stands between the cells of a row, a blank for any number of blanks; None to take a tab, a comma
+            or blanks, whichever comes first in this order and is in the first row.
+        only_integers: refuse other names, and give arrays of integers.
+
+    Raises:
+        GraphError: a row is malformed, and its line is named; or there is none.
+    """
+    first_row: list[str] = []
+    found, mark = 0, delimiter or ""
     try:
-        _, first_row = next(_rows(data, delimiter))
-        if len(first_row) not in _DTYPES:
-            raise GraphError(f"its first row has {len(first_row)} column(s); rows must be u,v or u,v,weight.")
-        columns = _quick(data, first_row, delimiter) or _thorough(data, len(first_row), delimiter)
+        for line, text in pieces:
+            begins = not first_row
+            if begins:
+                start = next((line for line in _lines(text, line) if line.strip()), None)
+                if start is None:
+                    continue
+                mark = mark or next((mark for mark in "\t," if mark in start), " ")
+                _, first_row = next(_rows(text, line, mark))
+                if len(first_row) not in _DTYPES:
+                    raise GraphError(f"its first row has {len(first_row)} column(s); rows must be u,v or u,v,weight.")
+            header = begins and not any(map(_INTEGER.fullmatch, first_row[:2]))
+            columns = _quick(text, len(first_row), mark, header)
+            if columns is None:
+                columns = _thorough(text, line, len(first_row), mark, header, only_integers)
+            found += len(columns[0])
+            yield columns
     except csv.Error as error:
         raise GraphError(f"its rows are malformed ({error}).") from error
-    names, rows, cols = _relabel(columns[0], columns[1])
-    weights, n = columns[2], len(names)
+    if not first_row:
+        raise GraphError("it has no edges.")
+    if only_integers and not found and not _known(first_row):
+        raise GraphError(f"its only row has the name {first_row[0][:40]!r}; {_ONLY_INTEGERS}.")
 
+
+def listed_graph(columns: Columns, symmetrize: bool, num_nodes: int | None = None) -> Graph:
+    """The graph of a whole list, whose nodes are numbered in the order of their names.
+
+    Args:
+        columns: the ends and weights of its rows.
+        symmetrize: accept a list that gives some of its pairs in both directions and others in one.
+        num_nodes: given where names are numbers from 0 on, and there may be nodes without edges.
+    """
+    rows, cols, weights = columns
+    names, n = None, num_nodes
+    if n is None:
+        names, rows, cols = _relabel(rows, cols)
+        n = len(names)
     # A list that gives no pair both ways is how most undirected graphs are written down: one row an edge.
     proper = (rows != cols) & (weights != 0)
-    one_row_an_edge = not np.isin((rows * n + cols)[proper], (cols * n + rows)[proper]).any()
-    matrix = sp.coo_array((weights, (rows, cols)), shape=(n, n))
-    return as_graph(matrix, names=names, symmetrize=symmetrize or one_row_an_edge)
+    symmetrize = symmetrize or not _any_both_ways(rows[proper], cols[proper], n)
+    adjacency = build_adjacency(rows, cols, weights, n, symmetrize)
+    return as_graph(Graph(adjacency), names=names)
 
 
 def write_edge_list(graph: Graph, stream: BinaryIO, delimiter: str) -> None:
@@ -91,10 +137,10 @@ def write_edge_list(graph: Graph, stream: BinaryIO, delimiter: str) -> None:
     text.detach()
 
 
-def _lines(data: bytes) -> Iterator[str]:
+def _lines(data: bytes, first: int) -> Iterator[str]:
     """The lines with their ends; those that are comments or blank as empty ones, so that counting stays right."""
     text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape", newline="")
-    for number, line in enumerate(text, start=1):
+    for number, line in enumerate(text, start=first):
         if not line.strip() or line.lstrip().startswith(("#", "%")):
             yield "\n"
             continue
@@ -103,51 +149,56 @@ def _lines(data: bytes) -> Iterator[str]:
         yield line
 
 
-def _rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(data: bytes, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, and the number of the line it ends on."""
+    lines = _lines(data, first)
     if delimiter == " ":
-        rows = enumerate((line.split() for line in _lines(data)), start=1)
+        rows = enumerate((line.split() for line in lines), start=first)
     else:
-        reader = csv.reader(_lines(data), delimiter=delimiter, skipinitialspace=True)
-        rows = ((reader.line_num, cells) for cells in reader)  # type: ignore[assignment]
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        rows = ((first + reader.line_num - 1, cells) for cells in reader)  # type: ignore[assignment]
     return ((line, [cell.strip() for cell in cells]) for line, cells in rows if cells)
 
 
-def _quick(data: bytes, first_row: list[str], delimiter: str) -> Columns | None:
+def _quick(data: bytes, width: int, delimiter: str, header: bool) -> Columns | None:
     """The columns of a list whose ids are all integers, read by NumPy; None if NumPy finds anything else in it."""
-    has_header = not any(_INTEGER.fullmatch(cell) for cell in first_row[:2])
     if b"#" in data or b"%" in data:
         data = _COMMENT_LINES.sub(b"", data)
     blanks_or = None if delimiter == " " else delimiter
     try:
-        table = parse_table(
-            data.lstrip(b"\r\n"), _DTYPES[len(first_row)], delimiter=blanks_or, skip_rows=int(has_header)
-        )
+        table = parse_table(data.lstrip(b"\r\n"), _DTYPES[width], delimiter=blanks_or, skip_rows=int(header))
     except ValueError:
         return None
-    weights = table["f2"] if len(first_row) == 3 else np.ones(len(table))
+    weights = table["f2"] if width == 3 else np.ones(len(table))
     return table["f0"], table["f1"], weights
 
 
-def _thorough(data: bytes, width: int, delimiter: str) -> Columns:
+def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool, only_integers: bool) -> Columns:
     """The columns of any list, read row by row, or what is wrong with it and on which line."""
-    rows = list(_rows(data, delimiter))
-    if _has_header([cells for _, cells in rows]):
+    rows = list(_rows(data, first, delimiter))
+    if header and (only_integers or _has_header([cells for _, cells in rows])):
         del rows[0]
     for line, cells in rows:
         if len(cells) != width:
             raise GraphError(f"line {line} has {len(cells)} column(s) where the first row has {width}.")
+        bad = next((name for name in cells[:2] if not _fits(name)), None) if only_integers else None
+        if bad is not None:
+            raise GraphError(f"line {line} has the name {bad[:40]!r}; {_ONLY_INTEGERS}.")
         if not all(0 < len(name) <= _LONGEST_NAME for name in cells[:2]):
             raise GraphError(f"line {line} has a node name that is empty or longer than {_LONGEST_NAME} characters.")
-    weights = [_weight(cells[2], line) if width == 3 else 1.0 for line, cells in rows]
-    return [cells[0] for _, cells in rows], [cells[1] for _, cells in rows], np.array(weights)
+    weights = np.array([_weight(cells[2], line) if width == 3 else 1.0 for line, cells in rows], np.float64)
+    heads, tails = ([cells[end] for _, cells in rows] for end in (0, 1))
+    return (np.array(heads, np.int64), np.array(tails, np.int64), weights) if only_integers else (heads, tails, weights)
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Whether the first row has well-known words, or the only ids that are no integers."""
-    first, *others = ([bool(_INTEGER.fullmatch(cell)) for cell in cells[:2]] for cells in rows)
-    words = tuple(cell.lower() for cell in rows[0][:2])
-    return words in _HEADERS or (bool(others) and not any(first) and all(map(all, others)))
+    """Whether a first row without integers has well-known words, or all others have integers."""
+    others = rows[1:]
+    return _known(rows[0]) or (bool(others) and all(_INTEGER.fullmatch(name) for cells in others for name in cells[:2]))
+
+
+def _known(cells: list[str]) -> bool:
+    return tuple(cell.lower() for cell in cells[:2]) in HEADERS
 
 
 def _weight(cell: str, line: int) -> float:
@@ -157,6 +208,14 @@ def _weight(cell: str, line: int) -> float:
     except ValueError:
         pass
     raise GraphError(f"line {line} has the weight {cell[:40]!r}, which is not a number.")
+
+
+def _any_both_ways(rows: NDArray[np.int64], cols: NDArray[np.int64], n: int) -> bool:
+    """Whether there is a pair that comes in both directions; none is a loop."""
+    there = rows < cols
+    forth, back = np.sort((rows * n + cols)[there]), np.sort((cols * n + rows)[~there])
+    # Sorted, both are walked through once; NumPy's own isin takes ten times as long.
+    return bool((np.searchsorted(forth, back, "left") != np.searchsorted(forth, back, "right")).any())
 
 
 def _relabel(heads: Any, tails: Any) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:

@@ -14,21 +14,30 @@ from garnet.datasets.edge_list import read_edge_list, write_edge_list
 from garnet.datasets.matrix_market import read_matrix_market, write_matrix_market
 from garnet.datasets.npz import read_npz, write_npz
 from garnet.datasets.ogb import is_ogb, read_ogb
+from garnet.datasets.parquet import parts_of, read_parquet
 from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError
 from garnet.graph import Graph
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
-_ENDINGS = (".npz", ".mtx", *_DELIMITERS)
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
+"""The endings of edge lists in text, and what is between their cells; None where the first row tells."""
+
+OGB = "ogb"
+"""Instead of an ending, the format of a folder in the layout of the Open Graph Benchmark."""
+
+_ENDINGS = (".npz", ".mtx", *DELIMITERS)
 
 
 def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
-    """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph of OGB.
+    """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
       as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
       keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
     * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
+    * `.parquet`: an edge list in columns `source` and `target` (or any names of a header below), or else the first two,
+      by names of integers or texts; weights are in `weight`, or the third of three. Where the metadata of its schema
+      have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges.
     * `.mtx`: a square matrix in Matrix Market format.
     * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split; see `read_pt`.
 
@@ -43,8 +52,9 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     as text, and nodes are numbered in that order. A list in which no pair is given in both directions is undirected,
     one row an edge; one that gives some pairs in both directions and others in one is directed.
 
-    A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph Benchmark, see `read_ogb`; its
-    graphs are stored with one direction of each edge, so that most need `symmetrize`.
+    A folder with files that end in `.parquet`, as Dask and Spark write them, is one edge list; files that begin with _
+    or a dot are no part of it. A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph
+    Benchmark, see `read_ogb`; its graphs are stored with one direction of each edge, so that most need `symmetrize`.
 
     Args:
         path: the file, or the folder.
@@ -57,11 +67,12 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
     """
     path = Path(path)
-    if is_ogb(path):
+    ending = format_of(path, (*_ENDINGS, ".parquet", ".pt"))
+    if ending == OGB:
         return read_ogb(path, symmetrize=symmetrize)
-    ending, _ = _ending(path, (*_ENDINGS, ".pt"))
+    if ending == ".parquet":
+        return read_parquet(path, symmetrize)
     with reading(path):
-        _require_file(path)
         if ending == ".npz":
             return read_npz(path, symmetrize)
         if ending == ".pt":
@@ -70,7 +81,7 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
             return read_pt(path, symmetrize)
         if ending == ".mtx":
             return read_matrix_market(read_text(path), symmetrize)
-        return read_edge_list(read_text(path), _DELIMITERS[ending], symmetrize)
+        return read_edge_list(read_text(path), DELIMITERS[ending], symmetrize)
 
 
 def save_graph(graph: Graph, path: str | Path) -> None:
@@ -90,7 +101,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
         GarnetError: the file cannot be written.
     """
     path = Path(path)
-    ending, packed = _ending(path)
+    ending, packed = ending_of(path)
     with atomic_path(path) as unfinished:
         if ending == ".npz":
             write_npz(graph, unfinished)
@@ -99,12 +110,12 @@ def save_graph(graph: Graph, path: str | Path) -> None:
             if ending == ".mtx":
                 write_matrix_market(graph, stream)
             else:
-                write_edge_list(graph, stream, _DELIMITERS[ending] or "\t")
+                write_edge_list(graph, stream, DELIMITERS[ending] or "\t")
 
 
 def left_out(graph: Graph, path: str | Path) -> list[str]:
     """What of a graph a file with this ending cannot hold, in words."""
-    ending, _ = _ending(Path(path))
+    ending, _ = ending_of(Path(path))
     if ending == ".npz":
         return []
     missing = [part for part in ("features", "labels", "split") if getattr(graph, part) is not None]
@@ -116,27 +127,55 @@ def left_out(graph: Graph, path: str | Path) -> list[str]:
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
     path = Path(path)
-    _ending(path)
+    ending_of(path)
     if path.is_dir():
         raise GraphError(f"Cannot write {path}: it is a folder; give a file in it.")
     if not os.access(path.parent, os.W_OK):
         raise GraphError(f"Cannot write {path}: the folder {path.parent} is missing or read-only.")
 
 
-def _ending(path: Path, known: tuple[str, ...] = _ENDINGS) -> tuple[str, bool]:
-    """The ending that names the format, and whether `.gz` comes after it."""
+def format_of(path: Path, known: tuple[str, ...]) -> str:
+    """Which of the formats that are known by these endings a path has that is there, and is not empty.
+
+    Returns:
+        One of the endings; `.parquet` for a folder of such files, too; or `OGB`.
+
+    Raises:
+        GraphError: it has none of them, or cannot be read.
+    """
+    if is_ogb(path):
+        return OGB
+    with reading(path):
+        if path.is_dir():
+            if not parts_of(path):
+                raise GraphError("it is a folder without .parquet files and without raw/edge.csv.gz.")
+            return ".parquet"
+    ending, _ = ending_of(path, known)
+    with reading(path):
+        _require_file(path)
+    return ending
+
+
+def ending_of(path: Path, known: tuple[str, ...] = _ENDINGS) -> tuple[str, bool]:
+    """The ending that names a format, in small letters, and whether `.gz` comes after it.
+
+    Args:
+        path: of a file that need not be there.
+        known: the endings to tell apart; if not given, those of files that `save_graph` writes.
+
+    Raises:
+        GraphError: it has none of them.
+    """
     name = path.name.lower()
     packed = name.endswith(".gz")
     ending = Path(name.removesuffix(".gz")).suffix
-    if ending not in known or (packed and ending in (".npz", ".pt")):
+    if ending not in known or (packed and ending in (".npz", ".pt", ".parquet")):
         raise GraphError(f"Cannot tell the format of {path}; it must end in {', '.join(known)} (text also with .gz).")
     return ending, packed
 
 
 def _require_file(path: Path) -> None:
     try:
-        if path.is_dir():
-            raise GraphError("it is a folder; give a file in it.")
         if not path.exists():
             raise GraphError("there is no such file.")
         if not path.is_file():

@@ -84,14 +84,16 @@ def build_tiles(
         directions = [_sort_strip(spool, folder, i, bounds) for i in range(len(bounds) - 1)]
         with opened.reading():
             _require_undirected(directions, symmetrize, opened.one_row_an_edge)
+        checks: list[int] = []
         if opened.features is not None:
             say("copy features")
-            _copy_features(opened.features, folder, bounds, spool.chunk)
+            checks = _copy_features(opened.features, folder, bounds, spool.chunk)
         return finish(
             folder,
             bounds,
             feature_width=None if opened.features is None else opened.features.width,
             sparse_features=opened.features is not None and opened.features.sparse,
+            feature_checks=checks,
             labels=nodes.labels,
             split=nodes.split,
             names=nodes.names,
@@ -232,13 +234,13 @@ def _require_undirected(strips: list[tuple[int, int, bool]], symmetrize: bool, o
         )
 
 
-def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> None:
-    pieces = _cut(features.rows(at_once), bounds)
-    for i, group in groupby(pieces, key=lambda piece: piece[0]):
-        write_features(folder, i, (rows for _, rows in group))
+def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> list[int]:
+    """Write the features of every part; the checksums of their files."""
     if not bounds[-1]:
         empty = np.zeros((0, features.width), np.float32)
-        write_features(folder, 0, [sp.csr_array(empty) if features.sparse else empty])
+        return [write_features(folder, 0, [sp.csr_array(empty) if features.sparse else empty])]
+    groups = groupby(_cut(features.rows(at_once), bounds), key=lambda piece: piece[0])
+    return [write_features(folder, i, (rows for _, rows in group)) for i, group in groups]
 
 
 def _cut(pieces: Iterator[Rows], bounds: tuple[int, ...]) -> Iterator[tuple[int, Rows]]:

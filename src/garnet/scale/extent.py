@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from garnet.datasets.archive import Archive
 from garnet.datasets.ogb import is_ogb, read_size
+from garnet.datasets.parquet import ParquetList
 from garnet.datasets.text import reading
 from garnet.graph import Graph
 from garnet.scale.edge_source import EdgeSource
@@ -60,8 +60,8 @@ def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent
             text = True
         elif path.suffix.lower() == ".npz":
             pairs, exact, text = _entries(path), True, False
-        elif path.suffix.lower() == ".parquet":
-            pairs, exact, text = import_module("pyarrow.parquet").read_metadata(path).num_rows, True, False
+        elif path.is_dir() or path.suffix.lower() == ".parquet":
+            pairs, exact, text = ParquetList.open(path).num_rows, True, False
         else:
             (pairs, exact), text = _rows_of_text(path), True
     nodes = opened.nodes.num_nodes if opened.nodes is not None else None

@@ -11,11 +11,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.datasets.archive import Archive
-from garnet.datasets.limits import require_plausible
-from garnet.datasets.npz import _PARTS, _part, _require_length, _shape
+from garnet.datasets.npz import (
+    checked_places,
+    compressed_size,
+    layout_of,
+    listed_size,
+    narrowed,
+    read_nodes,
+    read_starts,
+)
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
-from garnet.graph import Split
 from garnet.scale.edge_source import (
     Chunk,
     EdgeSource,
@@ -27,85 +33,60 @@ from garnet.scale.edge_source import (
 )
 from garnet.scale.tiles import Rows
 
+Edges = Callable[[int], Iterator[Chunk]]
+"""As the field of `EdgeSource` has them."""
+
 
 def npz_source(path: Path) -> EdgeSource:
     """Either layout that `load_graph` knows."""
     with reading(path), Archive(path) as archive:
-        if "adj_indptr" in archive:
+        layout = layout_of(archive)
+        if layout == "benchmark":
             return _benchmark(archive, path)
-        if "format" not in archive:
-            raise GraphError(
-                "it has neither the arrays adj_data, adj_indices, adj_indptr and adj_shape nor those of SciPy's "
-                f"save_npz; its arrays are: {', '.join(sorted(archive)[:8]) or 'none'}."
-            )
-        n, _ = _shape(archive, "")
-        layout = _layout(archive)
-        edges = _listed(path, archive, n) if layout == "coo" else _compressed(path, archive, "", n, layout == "csc")
+        edges, n = _listed(path, archive) if layout == "coo" else _compressed(path, archive, "", layout == "csc")
         return EdgeSource(edges=edges, nodes=bare_graph(n), one_row_an_edge=False, path=path)
 
 
 def _benchmark(archive: Archive, path: Path) -> EdgeSource:
-    n, _ = _shape(archive, "adj_")
-    edges = _compressed(path, archive, "adj_", n, False)
+    edges, n = _compressed(path, archive, "adj_", False)
     features = None
     if "attr_matrix" in archive:
         features = _dense_features(path, archive, n)
     elif "attr_indptr" in archive:
         features = _sparse_features(path, archive, n)
-    split = None
-    if any(f"idx_{part}" in archive for part in _PARTS):
-        split = Split(*(_part(archive, f"idx_{part}") for part in _PARTS))
-    nodes = bare_graph(
-        n,
-        labels=archive.read("labels", ndim=1) if "labels" in archive else None,
-        split=split,
-        names=archive.read("names", "iuU", ndim=1) if "names" in archive else None,
-    )
+    labels, split, names = read_nodes(archive)
+    nodes = bare_graph(n, labels=labels, split=split, names=names)
     return EdgeSource(edges=edges, nodes=nodes, one_row_an_edge=False, features=features, path=path)
 
 
-def _layout(archive: Archive) -> str:
-    layout = "unknown"
-    if archive.header("format", "SU", ndim=0).nbytes <= 64:
-        layout = archive.read("format", "SU", ndim=0).astype(str).item()
-    if layout not in ("csr", "csc", "coo"):
-        raise GraphError(f"it is a SciPy matrix in format {layout!r}; save it as csr, csc or coo.")
-    return layout
-
-
-def _compressed(
-    path: Path, archive: Archive, prefix: str, n: int, by_columns: bool
-) -> Callable[[int], Iterator[Chunk]]:
-    """The entries of an adjacency matrix in csr or csc format."""
-    _require_compressed(archive, prefix, n, n)
+def _compressed(path: Path, archive: Archive, prefix: str, by_columns: bool) -> tuple[Edges, int]:
+    """The entries of an adjacency matrix in csr or csc format, and its size."""
+    n, _, count = compressed_size(archive, prefix)
 
     def edges(at_once: int) -> Iterator[Chunk]:
         with reading(path), Archive(path) as archive:
-            starts = _starts(archive, prefix)
+            starts = read_starts(archive, prefix, count)
             for begin, places, values in _entries(archive, prefix, n, at_once):
                 rows = rows_between(starts, begin, begin + len(places))
                 heads, tails = (places, rows) if by_columns else (rows, places)
                 yield checked_pairs(heads, tails, values, n)
 
-    return edges
+    return edges, n
 
 
-def _listed(path: Path, archive: Archive, n: int) -> Callable[[int], Iterator[Chunk]]:
-    """The entries of an adjacency matrix in coo format."""
-    (count,) = archive.header("data", ndim=1).shape
-    for name in ("row", "col"):
-        _require_length(archive, name, count, "one for each entry")
-    require_plausible(n, count, "nodes")
+def _listed(path: Path, archive: Archive) -> tuple[Edges, int]:
+    """The entries of an adjacency matrix in coo format, and its size."""
+    n, _ = listed_size(archive)
 
     def edges(at_once: int) -> Iterator[Chunk]:
         with reading(path), Archive(path) as archive:
             columns = (archive.pieces(name, at_once) for name in ("row", "col", "data"))
             for rows, cols, values in zip(*columns, strict=True):
-                _require_inside(rows, "row", n)
-                _require_inside(cols, "col", n)
-                yield checked_pairs(rows, cols, _narrow(values), n)
+                checked_places(rows, "row", n)
+                checked_places(cols, "col", n)
+                yield checked_pairs(rows, cols, narrowed(values), n)
 
-    return edges
+    return edges, n
 
 
 def _dense_features(path: Path, archive: Archive, n: int) -> FeatureRows:
@@ -127,14 +108,12 @@ def _dense_features(path: Path, archive: Archive, n: int) -> FeatureRows:
 
 
 def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
-    shape = _shape(archive, "attr_")
-    _require_rows(shape, n)
-    width = shape[1]
-    count = _require_compressed(archive, "attr_", n, width)
+    found, width, count = compressed_size(archive, "attr_")
+    _require_rows((found, width), n)
 
     def rows(at_once: int) -> Iterator[Rows]:
         with reading(path), Archive(path) as archive:
-            starts = _starts(archive, "attr_")
+            starts = read_starts(archive, "attr_", count)
             done, columns, data = 0, np.zeros(0, np.int64), np.zeros(0, np.float32)
             for begin, places, values in _entries(archive, "attr_", width, at_once):
                 columns, data = np.concatenate([columns, places]), np.concatenate([data, values])
@@ -156,39 +135,10 @@ def _entries(
     indices, data = f"{prefix}indices", f"{prefix}data"
     begin = 0
     for places, values in zip(archive.pieces(indices, at_once), archive.pieces(data, at_once), strict=True):
-        _require_inside(places, indices, bound)
-        yield begin, places, _narrow(values)
+        yield begin, checked_places(places, indices, bound), narrowed(values)
         begin += len(places)
-
-
-def _starts(archive: Archive, prefix: str) -> NDArray[np.int64]:
-    (count,) = archive.header(f"{prefix}data", ndim=1).shape
-    starts = archive.read(f"{prefix}indptr", "iu")
-    if starts[0] != 0 or starts[-1] != count or (starts[1:] < starts[:-1]).any():
-        raise GraphError(f"its array '{prefix}indptr' does not rise from 0 to the number of entries, {count}.")
-    return starts.astype(np.int64, copy=False)
-
-
-def _require_compressed(archive: Archive, prefix: str, rows: int, columns: int) -> int:
-    """The number of entries, if all arrays have the lengths that go with it."""
-    (count,) = archive.header(f"{prefix}data", ndim=1).shape
-    _require_length(archive, f"{prefix}indices", count, "one for each entry")
-    _require_length(archive, f"{prefix}indptr", rows + 1, "one more than there are rows")
-    require_plausible(columns, count, "columns")
-    return int(count)
 
 
 def _require_rows(shape: tuple[int, ...], n: int) -> None:
     if shape[0] != n:
         raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {tuple(shape)} instead.")
-
-
-def _require_inside(places: NDArray[Any], name: str, bound: int) -> None:
-    if places.min() < 0 or places.max() >= bound:
-        bad = places[(places < 0) | (places >= bound)][0]
-        raise GraphError(f"its array '{name}' has the index {bad}, outside of 0 to {bound - 1}.")
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32, copy=False)

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from garnet.datasets.files import _DELIMITERS, _ending, _require_file
+from garnet.datasets.files import DELIMITERS, OGB, format_of
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.ogb import (
     blocks,
-    is_ogb,
     read_labels,
     read_size,
     read_split,
@@ -36,7 +35,7 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
 
     Args:
         source: a `Graph`; a file that ends in .npz, .parquet, .csv, .tsv, .txt or .edges (text also with .gz), where
-            the names in lists of edges must be integers; or a folder of OGB.
+            the names in lists of edges must be integers; or a folder of Parquet files or of OGB.
 
     Raises:
         GraphError: there is no such file, or what is read of it now does not belong to a graph. What is wrong with its
@@ -45,14 +44,12 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
     if isinstance(source, Graph):
         return _graph_source(source)
     path = Path(source)
-    if is_ogb(path):
+    ending = format_of(path, (".npz", ".parquet", *DELIMITERS))
+    if ending == OGB:
         return _ogb_source(path)
-    ending, _ = _ending(path, (".npz", ".parquet", *_DELIMITERS))
-    with reading(path):
-        _require_file(path)
     if ending == ".npz":
         return npz_source(path)
-    return parquet_source(path) if ending == ".parquet" else text_source(path, _DELIMITERS[ending])
+    return parquet_source(path) if ending == ".parquet" else text_source(path, DELIMITERS[ending])
 
 
 def _graph_source(graph: Graph) -> EdgeSource:

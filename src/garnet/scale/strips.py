@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
 from garnet.graph import Split
-from garnet.scale.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph
+from garnet.scale.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
 
 _AT_ONCE = 1 << 19
 _OURS = re.compile(
@@ -55,35 +56,41 @@ def write_strip(
         weights = None
     data = np.ones(len(columns), bool) if weights is None else weights
     strip = sp.csr_array((data, columns, starts), shape=(bounds[i + 1] - bounds[i], bounds[-1]))
+    checks = {}
     for j, (first, last) in enumerate(pairwise(bounds)):
         tile = strip[:, first:last]
         if tile.nnz >= 2**31:
             raise GarnetError(f"Tile ({i}, {j}) would have {tile.nnz} entries; cut the graph into more parts.")
         pieces = [tile.indptr.astype(np.int32, copy=False), tile.indices.astype(np.int32, copy=False)]
-        _write(folder / f"tile-{i}-{j}.bin", pieces if weights is None else [*pieces, tile.data])
+        name = f"tile-{i}-{j}.bin"
+        checks[name] = _write(folder / name, pieces if weights is None else [*pieces, tile.data])
     counts = np.diff(starts).astype(np.int64)
     degrees, check = _degrees_and_check(bounds[i], starts, columns, weights)
-    _write(folder / f"degrees-{i}.bin", [degrees])
-    _write(folder / f"counts-{i}.bin", [counts])
+    for name, numbers in ((f"degrees-{i}.bin", degrees), (f"counts-{i}.bin", counts)):
+        checks[name] = _write(folder / name, [numbers])
     record = {
         "bounds": list(map(int, bounds)),
         "entries": len(columns),
         "weighted": weights is not None,
         "check": check,
+        "checks": checks,
     }
     _write(folder / f"strip-{i}.json", [np.frombuffer(json.dumps(record).encode(), np.uint8)])
 
 
-def write_features(folder: Path, i: int, pieces: Iterable[Rows]) -> None:
-    """Write the rows of the features of part i, from one or more pieces that are all dense or all sparse."""
+def write_features(folder: Path, i: int, pieces: Iterable[Rows]) -> int:
+    """Write the rows of the features of part i, from one or more pieces that are all dense or all sparse.
+
+    Returns:
+        The checksum of the file, which `finish` asks for.
+    """
     path = folder / f"node-features-{i}.bin"
     pieces = iter(pieces)
     first = next(pieces)
     if isinstance(first, np.ndarray):
-        _write(path, (np.asarray(piece, np.float32) for piece in chain([first], pieces)))
-        return
+        return _write(path, (np.asarray(piece, np.float32) for piece in chain([first], pieces)))
     rows = sp.vstack([first, *pieces], "csr")
-    _write(path, [rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data.astype(np.float32)])
+    return _write(path, [rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data.astype(np.float32)])
 
 
 def finish(
@@ -92,6 +99,7 @@ def finish(
     *,
     feature_width: int | None = None,
     sparse_features: bool = False,
+    feature_checks: Sequence[int] = (),
     labels: NDArray[np.int64] | None = None,
     split: Split | None = None,
     names: NDArray[Any] | None = None,
@@ -103,6 +111,7 @@ def finish(
         bounds: see `TiledGraph`.
         feature_width: features of a node, where `write_features` has been called for every part.
         sparse_features: whether those are sparse.
+        feature_checks: what `write_features` gave for each part.
         labels: (n,) classes, -1 where unknown.
         split: nodes for training, validation and testing.
         names: (n,) integers or texts.
@@ -115,12 +124,12 @@ def finish(
         arrays |= dict(zip(SPLIT_FILES, (split.train, split.val, split.test), strict=True))
     if names is not None:
         arrays |= {f"node-names-{i}.npy": names[first:last] for i, (first, last) in enumerate(pairwise(bounds))}
+    checks = {f"node-features-{i}.bin": check for i, check in enumerate(feature_checks)}
     for name, array in arrays.items():
         buffer = io.BytesIO()
         np.save(buffer, array, allow_pickle=False)
-        _write(folder / name, [np.frombuffer(buffer.getbuffer(), np.uint8)])
-    features = [] if feature_width is None else [f"node-features-{i}.bin" for i in range(len(bounds) - 1)]
-    return _complete(folder, bounds, feature_width, sparse_features, [*arrays, *features])
+        checks[name] = _write(folder / name, [np.frombuffer(buffer.getbuffer(), np.uint8)])
+    return _complete(folder, bounds, feature_width, sparse_features, checks)
 
 
 def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
@@ -129,7 +138,7 @@ def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
     Raises:
         GarnetError: a strip is missing, or a file cannot be written.
     """
-    taken = [name for name in graph.sizes if name.startswith("node-")]
+    taken = {name: check for name, check in graph.checks.items() if name.startswith("node-")}
     for name in taken:
         _link(graph.folder / name, folder / name)
     return _complete(folder, graph.bounds, graph.feature_width, graph.sparse_features, taken)
@@ -154,35 +163,38 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _complete(
-    folder: Path, bounds: Sequence[int], feature_width: int | None, sparse_features: bool, others: list[str]
+    folder: Path, bounds: Sequence[int], feature_width: int | None, sparse_features: bool, others: dict[str, int]
 ) -> TiledGraph:
-    """Write the manifest over the strips and the `others` among the files."""
-    parts = range(len(bounds) - 1)
-    records = [_record(folder / f"strip-{i}.json", bounds) for i in parts]
-    files = [f"{kind}-{i}.bin" for kind in ("degrees", "counts") for i in parts]
-    files += [f"tile-{i}-{j}.bin" for i in parts for j in parts]
+    """Write the manifest over the strips and the checksums of the `others` among the files."""
+    records = [_record(folder / f"strip-{i}.json", bounds) for i in range(len(bounds) - 1)]
+    checks: dict[str, int] = {}
+    for found in (*(record["checks"] for record in records), others):
+        checks |= found
     edges = sum(record["entries"] for record in records) // 2
     check = sum(record["check"] for record in records) % 2**64
     digest = hashlib.sha256(b"".join(int(part).to_bytes(8, "little") for part in (bounds[-1], edges, check)))
     with writing(folder):
         manifest = {
-            "version": VERSION,
             "bounds": [int(bound) for bound in bounds],
             "num_edges": edges,
             "weighted": any(record["weighted"] for record in records),
             "feature_width": feature_width,
             "sparse_features": sparse_features,
             "fingerprint": digest.hexdigest()[:16],
-            "sizes": {name: (folder / name).stat().st_size for name in [*files, *others]},
+            "sizes": {name: (folder / name).stat().st_size for name in checks},
+            "checks": checks,
         }
     with atomic_path(folder / MANIFEST) as unfinished:
-        unfinished.write_text(json.dumps(manifest))
+        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
     return TiledGraph.open(folder)
 
 
 def _record(path: Path, bounds: Sequence[int]) -> dict[str, Any]:
     """What `write_strip` noted of a strip."""
-    record: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        record = {}
     if record.get("bounds") != list(bounds):
         raise GarnetError(f"Cannot finish {path.parent}: {path.name} is missing or has other bounds; write that strip.")
     return record
@@ -221,13 +233,17 @@ def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> None:
-    """One file from pieces, whole or not at all."""
+def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:
+    """One file from pieces, whole or not at all; its checksum."""
+    check = 0
     # There may be thousands of tiles to wait for; should power fail, the sizes in the manifest tell what was lost.
     with atomic_path(path, durable=False) as unfinished, unfinished.open("wb") as stream:
         for piece in pieces:
             # NumPy's own tofile does not say why it fails.
-            stream.write(np.ascontiguousarray(piece).data)
+            raw = np.ascontiguousarray(piece).data
+            check = zlib.crc32(raw, check)
+            stream.write(raw)
+    return check
 
 
 def _link(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,13 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split
 
 MANIFEST = "tiles.json"
 """Written last; a folder without it is unfinished."""
 
-VERSION = 1
+VERSION = 2
 """Of the layout of the files."""
 
 SPLIT_FILES = ("node-train.npy", "node-val.npy", "node-test.npy")
@@ -25,6 +27,8 @@ SPLIT_FILES = ("node-train.npy", "node-val.npy", "node-test.npy")
 
 Rows: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 """Some rows of features, dense or sparse."""
+
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,8 @@ class Tile:
 class TiledGraph:
     """A graph whose adjacency lies on disk as parts x parts tiles; `open` reads one that `finish` has completed.
 
-    Files are read, never mapped: pages of a mapping would count as memory of this process.
+    Files are read, never mapped: pages of a mapping would count as memory of this process. Their sizes are compared at
+    each read, their checksums only by `verify`, because tiles are read again and again.
 
     Attributes:
         folder: where the files are.
@@ -57,6 +62,7 @@ class TiledGraph:
         fingerprint: 16 hex digits that are the same wherever the number of nodes, the edges and their weights are,
             however they are cut into tiles.
         sizes: bytes of each file.
+        checks: CRC-32 of each file.
         sparse_features: whether features are kept as CSR.
     """
 
@@ -67,6 +73,7 @@ class TiledGraph:
     feature_width: int | None
     fingerprint: str
     sizes: dict[str, int] = field(repr=False)
+    checks: dict[str, int] = field(repr=False)
     sparse_features: bool = False
 
     @property
@@ -80,11 +87,16 @@ class TiledGraph:
         return len(self.bounds) - 1
 
     @classmethod
-    def open(cls, folder: str | Path) -> TiledGraph:
+    def open(cls, folder: str | Path, *, verify: bool = False) -> TiledGraph:
         """Open a finished folder.
 
+        Args:
+            folder: where the files are.
+            verify: read all of them once, to find any whose bytes have changed.
+
         Raises:
-            GraphError: it is unfinished, or a file is missing or truncated; the message names it.
+            GraphError: it is unfinished, or a file is missing, truncated or, if that was looked for, changed; the
+                message names it.
         """
         folder = Path(folder)
         path = folder / MANIFEST
@@ -97,6 +109,8 @@ class TiledGraph:
                 raise GraphError(
                     f"Cannot read {folder}: its tiles have version {version}; this library reads {VERSION}."
                 )
+            if manifest.pop("check") != json_check(manifest):
+                raise KeyError("check")
             graph = cls(folder=folder, **(manifest | {"bounds": tuple(manifest["bounds"])}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, GraphError):
@@ -104,7 +118,19 @@ class TiledGraph:
             raise GraphError(f"Cannot read {path}: it is damaged; build the tiles again.") from error
         for name in graph.sizes:
             graph._path(name)
+        if verify:
+            graph.verify()
         return graph
+
+    def verify(self) -> None:
+        """Read every file once, and say of the first that is not what was written.
+
+        Raises:
+            GraphError: a file is missing, truncated or changed.
+        """
+        for name, check in self.checks.items():
+            if checksum(self._path(name)) != check:
+                raise self._fault(name, "has other bytes than were written")
 
     def tile(self, i: int, j: int) -> Tile:
         """The entries with rows in part i and columns in part j."""
@@ -153,7 +179,8 @@ class TiledGraph:
         return self._array(f"node-names-{i}.npy")
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory."""
+        """The whole graph in memory, from files that `verify` has found to be what was written."""
+        self.verify()
         rows, columns, weights = [], [], []
         for i, first in enumerate(self.bounds[:-1]):
             for j, second in enumerate(self.bounds[:-1]):
@@ -183,12 +210,28 @@ class TiledGraph:
         path, size = self.folder / name, self.sizes[name]
         found = path.stat().st_size if path.is_file() else None
         if found != size:
-            fault = "is missing" if found is None else f"has {found} bytes but must have {size}"
-            raise GraphError(f"Cannot read {self.folder}: its file {name} {fault}; build the tiles again.")
+            raise self._fault(name, "is missing" if found is None else f"has {found} bytes but must have {size}")
         return path
+
+    def _fault(self, name: str, what: str) -> GraphError:
+        return GraphError(f"Cannot read {self.folder}: its file {name} {what}; build the tiles again.")
 
     def _numbers(self, name: str, kind: type[Any]) -> NDArray[Any]:
         return np.fromfile(self._path(name), kind)
 
     def _array(self, name: str) -> NDArray[Any] | None:
         return np.load(self._path(name)) if name in self.sizes else None
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of the bytes of a file, of which little is held at a time."""
+    check = 0
+    with reading(path), path.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            check = zlib.crc32(piece, check)
+    return check
+
+
+def json_check(facts: dict[str, Any]) -> int:
+    """CRC-32 of what a JSON file says, however it is set out."""
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

@@ -47,7 +47,7 @@ def test_load_graph_reads_the_folder_too(folder):
     assert load_graph(folder, symmetrize=True) == as_graph(folder, symmetrize=True) == SMALL
     with pytest.raises(GraphError, match=r"Cannot read .*: the graph is directed: 1 of its 3 edges"):
         load_graph(folder)
-    with pytest.raises(GraphError, match="must end in"):
+    with pytest.raises(GraphError, match=r"raw: it is a folder without \.parquet files and without raw/edge\.csv\.gz"):
         load_graph(folder / "raw")
 
 

@@ -1,11 +1,13 @@
 """A run that is killed, or that the disk stops, goes on where it was and gives the same graph."""
 
+import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,9 +16,11 @@ from garnet import GARNET
 from garnet.datasets import block_model, load_graph
 from garnet.errors import GarnetError
 from garnet.graph import as_graph
+from garnet.scale.journal import Journal
 from garnet.scale.purify import purify_tiled
+from garnet.scale.tiles import TiledGraph
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+fcntl = pytest.importorskip("fcntl", reason="locks and signals of POSIX")
 
 STAGES = ["tile", "embed", "neighbours", "prune"]
 KILLED = {
@@ -175,17 +179,37 @@ def test_a_graph_in_memory_is_told_by_its_features_too(source, tmp_path):
         ("gather", "node-features-0.bin"),
     ],
 )
-@pytest.mark.parametrize("gone", [True, False])
-def test_a_file_that_is_gone_or_short_is_named(source, unfinished, place, name, gone):
+@pytest.mark.parametrize("damage", ["gone", "short", "changed"])
+def test_a_file_that_is_not_what_it_was_is_named(source, unfinished, place, name, damage):
     output = unfinished(place)
     victim = next(iter(sorted((output / "work").rglob(name))))
-    contents = victim.read_bytes()
+    contents = bytearray(victim.read_bytes())
     victim.unlink()
-    if not gone:  # by whole rows of points and whole pairs
+    if damage == "short":  # by whole rows of points and whole pairs
         victim.write_bytes(contents[: -8 * 13])
+    elif damage == "changed":
+        contents[len(contents) // 2] ^= 1
+        victim.write_bytes(contents)
     with pytest.raises(GarnetError, match=f"Cannot go on: .*{victim.name}.*remove .*work to begin again"):
         purify(source, output)
     assert not (output / "tiles.json").exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "tile.json", "embed.json", "neighbours.json"])
+def test_a_note_in_which_a_bit_has_changed_is_refused(stopped, name):
+    folder = stopped["gather"] / "work"
+    contents = (folder / name).read_bytes()
+    key = json.loads((folder / "run.json").read_bytes())
+    del key["check"]
+    try:
+        for place in range(0, len(contents), max(1, len(contents) // 50)):
+            changed = bytearray(contents)
+            changed[place] ^= 1 << (place % 8)
+            (folder / name).write_bytes(changed)
+            with pytest.raises(GarnetError, match=rf"{name}: it is damaged; remove .* to begin again"):
+                Journal(folder, key).done(name.removesuffix(".json"))
+    finally:
+        (folder / name).write_bytes(contents)
 
 
 @pytest.mark.parametrize("name", ["pairs-0.json", "scored-0-0.bin", "pruned-0.json"])
@@ -204,6 +228,103 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(sour
         assert said.startswith(f"Cannot write {folder}")
         assert said.count(".\n") == 0
         require_same(purify(source, folder).graph, undisturbed)
+
+
+# Each run is a process of its own that stands still in the middle, until it is told to go on.
+HELD = """
+import os, signal, sys
+from pathlib import Path
+from garnet import GARNET
+from garnet.scale.purify import purify_tiled
+
+def progress(stage):
+    if stage == "embed":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+children = []
+for output in sys.argv[2:]:
+    children.append(os.fork())
+    if not children[-1]:
+        purify_tiled(GARNET(memory="1GiB", rank=8, k=4), sys.argv[1], Path(output), parts=3, progress=progress)
+        os._exit(0)
+    os.waitpid(children[-1], os.WUNTRACED)
+    print(children[-1], flush=True)
+for child in children:
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_while_a_run_is_at_work_another_is_refused_and_when_it_was_killed_one_goes_on(source, undisturbed, tmp_path):
+    killed, finished = tmp_path / "killed", tmp_path / "finished"
+    line = [sys.executable, "-c", HELD, source, killed, finished]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}) as runs:
+        pids = [int(runs.stdout.readline()) for _ in (killed, finished)]
+        try:
+            before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+            for output, rank in ((killed, 8), (killed, 9), (finished, 8)):
+                with pytest.raises(GarnetError, match=rf"^Another run is at work in {output}; wait .*\.$"):
+                    purify(source, output, rank=rank)
+            assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+            os.kill(pids[0], signal.SIGKILL)
+            os.kill(pids[1], signal.SIGCONT)
+            assert runs.stdout.read().split() == [str(-signal.SIGKILL), "0"]
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    require_same(TiledGraph.open(finished), undisturbed)
+    require_same(purify(source, killed).graph, undisturbed)
+
+
+def test_a_run_that_failed_leaves_the_folder_to_the_next_even_if_its_error_is_kept(source, undisturbed, tmp_path):
+    with pytest.raises(KeyboardInterrupt) as kept:
+        purify(source, tmp_path / "out", progress=_interrupt_at("neighbours"))
+    require_same(purify(source, tmp_path / "out").graph, undisturbed)
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_journal_has_its_folder_to_itself_until_it_is_closed_or_removed(tmp_path):
+    folder = tmp_path / "out" / "work"
+    with Journal(folder, {"a": 1}) as first, pytest.raises(GarnetError, match="Another run is at work in"):
+        Journal(folder, {"a": 1})
+    with pytest.raises(GarnetError, match="differs in a") as kept:
+        Journal(folder, {"a": 2})
+    with Journal(folder, {"a": 1}) as second:
+        assert kept.value.__traceback__ is not None  # which knows the journal that was refused
+        (folder / "some").mkdir()
+        second.remove()
+        assert not folder.exists()
+        with Journal(folder, {"a": 2}) as third:
+            first.close()  # again, and again it lets go of nothing that it does not hold
+            second.close()
+            with pytest.raises(GarnetError, match="Another run is at work in"):
+                Journal(folder, {"a": 2})
+            third.remove()
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_a_lock_that_was_removed_while_it_was_waited_for_is_made_again(tmp_path, monkeypatch):
+    flock, removed = fcntl.flock, []
+
+    def late(file, operation):
+        if not removed:
+            removed.append(True)
+            (tmp_path / "work" / "lock").unlink()
+        return flock(file, operation)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    with Journal(tmp_path / "work", {}), pytest.raises(GarnetError, match="Another run is at work in"):
+        Journal(tmp_path / "work", {})
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with Journal(tmp_path / "work", {"a": 1}) as journal:
+        journal.note("tile", {"b": 2})
+    assert Journal(tmp_path / "work", {"a": 1}).done("tile") == {"b": 2}
 
 
 def _interrupt_at(stage):

@@ -1,5 +1,7 @@
 import gzip
+import re
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from garnet.datasets import block_model, class_features, random_split
 from garnet.errors import GarnetError, GraphError, MissingExtra
 from garnet.scale import build
 from garnet.scale.build import build_tiles
+from garnet.scale.extent import extent_of
 from garnet.scale.sources import open_source
 
 MEMORY = 1 << 30
@@ -201,6 +204,20 @@ def test_lists_are_read_or_refused_as_load_graph_does(tmp_path, monkeypatch, tex
     assert outcome(lambda: tiled(path, tmp_path / "tiles").to_graph()) == outcome(lambda: load_graph(path))
 
 
+@pytest.mark.parametrize("name", ["list.csv", "list.txt"])
+@pytest.mark.parametrize("chunk", [1, 2, 1 << 20])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_line_is_counted_from_the_begin_of_the_file(tmp_path, monkeypatch, name, chunk, end):
+    path = tmp_path / name
+    monkeypatch.setattr(build, "_LARGEST_CHUNK", chunk)
+    mark = "," if name == "list.csv" else " "
+    for row, message in (("4,\ud8ff", "line 5 is not text in UTF-8"), ("4,5,6", "line 5 has 3 column")):
+        lines = ["0,1", "# more", "", "2,3", row, "5,6"]
+        text = end.join(line.replace(",", mark).encode("utf-8", "surrogatepass") for line in lines)
+        path.write_bytes(text)
+        assert message in both(path, tmp_path / "tiles")
+
+
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 @pytest.mark.parametrize(
     ("text", "message"),
@@ -216,28 +233,132 @@ def test_names_that_are_texts_are_refused(tmp_path, monkeypatch, text, message, 
         tiled(tmp_path / "list.csv", tmp_path / "tiles")
 
 
-def parquet(path, **columns):
-    pa.parquet.write_table(pa.table(columns), path, row_group_size=2)
+def parquet(path, nodes=None, **columns):
+    table = pa.table(columns)
+    if nodes is not None:
+        table = table.replace_schema_metadata({"garnet:num_nodes": str(nodes)})
+    pa.parquet.write_table(table, path, row_group_size=2)
     return path
+
+
+def parts(folder, tables, nodes=None):
+    """A folder as Spark writes one."""
+    folder.mkdir()
+    for number, columns in enumerate(tables):
+        parquet(folder / f"part-{number}.snappy.parquet", nodes, **columns)
+    for other in ("_SUCCESS", "_metadata.parquet", ".part-0.snappy.parquet.crc", ".hidden.parquet", "notes.txt"):
+        (folder / other).write_bytes(b"not in Parquet")
+    return folder
+
+
+def both(source, folder, **options):
+    """What `load_graph` and tiles say of a list: the same, or it is a fault."""
+    read = outcome(lambda: load_graph(source, **options))
+    assert outcome(lambda: tiled(source, folder, parts=2, **options).to_graph()) == read
+    return read
 
 
 def test_parquet_is_an_edge_list(tmp_path):
     path, folder = tmp_path / "list.parquet", tmp_path / "tiles"
     expected = as_graph(np.array([[0, 0.5, 0], [0.5, 0, 2], [0, 2, 0]]), names=[-4, 7, 30])
     named = parquet(path, time=[1, 2, 3], Weight=[0.5, 2, 2], dst=[7, 30, 30], src=[-4, 7, 7])
-    assert tiled(named, folder, parts=2).to_graph() == expected
-    assert tiled(parquet(path, a=[-4, 7], b=[7, 30], c=[0.5, 2.0]), folder).to_graph() == expected
+    assert both(named, folder) == expected
+    assert both(parquet(path, a=[-4, 7], b=[7, 30], c=[0.5, 2.0]), folder) == expected
     plain = as_graph(expected.adjacency.astype(bool), names=[-4, 7, 30])
-    assert tiled(parquet(path, a=[-4, 30], b=[7, 7]), folder).to_graph() == plain
-    with pytest.raises(GraphError, match="directed: 1 of its 3 edges"):
-        tiled(parquet(path, a=[-4, 30, 7], b=[7, 7, 30]), folder)
+    assert both(parquet(path, a=[-4, 30], b=[7, 7]), folder) == plain
+    directed = parquet(path, a=[-4, 30, 7], b=[7, 7, 30])
+    assert both(directed, folder, symmetrize=True) == plain
+    assert "list.parquet: the graph is directed: 1 of its 3 edges" in both(directed, folder)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=rows, cuts=st.lists(st.integers(0, 40), max_size=3), numbered=st.booleans(), symmetrize=st.booleans())
+def test_a_list_cut_into_parquet_files_is_the_list(tmp_path_factory, rows, cuts, numbered, symmetrize):
+    folder = tmp_path_factory.mktemp("parts")
+    places = [0, *sorted(cuts), None]
+    columns = [np.array([row[place] for row in rows], kind) for place, kind in enumerate((np.int32, np.uint64, float))]
+    tables = [
+        dict(zip(("u", "v", "weight"), (column[first:last] for column in columns), strict=True))
+        for first, last in pairwise(places)
+    ]
+    found = both(parts(folder / "list", tables, 10 if numbered else None), folder / "tiles", symmetrize=symmetrize)
+    if numbered:
+        # The same pairs as a matrix say which graph it is, but a matrix has to have both directions.
+        one_way = {(u, v) for u, v, weight in rows if u != v and weight}
+        once = not any((v, u) in one_way for u, v in one_way)
+        matrix = np.zeros((10, 10))
+        for u, v, weight in rows:
+            matrix[u, v] = max(matrix[u, v], weight)
+        expected = outcome(lambda: as_graph(matrix, symmetrize=symmetrize or once))
+    elif rows:
+        text = folder / "list.csv"
+        text.write_text("".join(f"{u},{v},{weight!r}\n" for u, v, weight in rows))
+        expected = outcome(lambda: load_graph(text, symmetrize=symmetrize))
+    else:
+        expected = as_graph(np.zeros((0, 0)), names=np.zeros(0, int))
+    if isinstance(found, str):
+        assert isinstance(expected, str)
+        assert found.partition(": ")[2] == expected.rpartition("list.csv: ")[2].replace("The graph", "the graph")
+    else:
+        assert found == expected
+
+
+def test_nodes_without_edges_are_known_by_their_number(tmp_path):
+    tables = [{"source": [4], "target": [1]}, {"source": [0], "target": [1]}]
+    found = both(parts(tmp_path / "list", tables, 9), tmp_path / "tiles")
+    assert found == as_graph((np.array([[4, 0], [1, 1]]), 9), symmetrize=True)
+    extent = extent_of(tmp_path / "list")
+    assert (extent.nodes, extent.edges, extent.pairs, extent.exact, extent.text) == (9, 2, 2, True, False)
+    short = parts(tmp_path / "short", tables, 4)
+    for read in (load_graph, lambda path: tiled(path, tmp_path / "tiles")):
+        with pytest.raises(GraphError, match=r"Cannot read .*short.*: node 4 does not exist: the graph has 4 nodes"):
+            read(short)
+
+
+def test_names_that_are_texts_are_read_from_parquet_in_memory_alone(tmp_path):
+    folder = parts(tmp_path / "list", [{"a": ["x", "é"], "b": ["y", "x"]}, {"a": ["y"], "b": ["z"]}])
+    assert load_graph(folder) == as_graph(([[0, 1, 0], [1, 2, 3]], 4), names=["x", "y", "z", "é"], symmetrize=True)
+    with pytest.raises(GraphError, match=r"part-0.*column 'a' has type string; .* without a memory limit texts\.$"):
+        tiled(folder, tmp_path / "tiles")
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (
+            [{"a": [1], "b": [2]}, {"a": [1], "c": [2]}],
+            r"part-1.*its columns are a, c where those of part-0.* are a, b",
+        ),
+        ([{"a": [1], "b": [2]}, {"a": [1], "b": [2], "c": [0.5]}], r"part-1.*its columns are a, b, c where"),
+        ([{"a": [1], "b": [2]}, {"a": [1]}], r"part-1.*it has 1 column\(s\)"),
+        ([{"a": [1], "b": [2]}, {"a": [1.5], "b": [2]}], r"part-1.*column 'a' has type double"),
+        ([], r"list: it is a folder without \.parquet files"),
+    ],
+)
+def test_a_folder_that_is_no_list_is_refused(tmp_path, tables, message):
+    assert re.search(rf"^Cannot read .*{message}", both(parts(tmp_path / "list", tables), tmp_path / "tiles"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (["5", "6"], r"part-1.*number of nodes as 6 where part-0.* has 5"),
+        (["5", None], r"part-1.*number of nodes as None where part-0.* has 5"),
+        (["many"], r"part-0.*number of nodes as b'many', which is no number"),
+        (["9" * 17], r"declares 9+ nodes for 1 entries, which no real graph has"),
+    ],
+)
+def test_numbers_of_nodes_that_cannot_be_are_refused(tmp_path, nodes, message):
+    for number, count in enumerate(nodes):
+        parquet(tmp_path / f"part-{number}.parquet", count, a=[1], b=[2])
+    assert re.search(message, both(tmp_path, tmp_path / "tiles"))
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": ["x"], "b": ["y"]}, "column 'a' has type string; .*integers"),
         ({"a": [0.5], "b": [1.0]}, "column 'a' has type double; .*integers"),
+        ({"a": np.array([2**64 - 1], np.uint64), "b": [1]}, "column 'a' has type uint64; .*integers of 64 bits"),
         ({"a": [1, None], "b": [1, 2]}, "column 'a' has missing values"),
         ({"a": [1]}, r"1 column\(s\)"),
         ({"a": [1], "b": [2], "weight": ["heavy"]}, "column 'weight' of weights has type string"),
@@ -245,22 +366,23 @@ def test_parquet_is_an_edge_list(tmp_path):
     ],
 )
 def test_what_is_no_edge_list_in_parquet_is_refused(tmp_path, columns, message):
-    with pytest.raises(GraphError, match=rf"Cannot read .*list\.parquet: .*{message}"):
-        tiled(parquet(tmp_path / "list.parquet", **columns), tmp_path / "tiles")
+    path = parquet(tmp_path / "list.parquet", **columns)
+    assert re.search(rf"Cannot read .*list\.parquet: .*{message}", both(path, tmp_path / "tiles"))
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):
-    path = parquet(tmp_path / "list.parquet", a=list(range(100)), b=list(range(1, 101)))
+    folder = parts(tmp_path / "list", [{"a": list(range(100)), "b": list(range(1, 101))}] * 2)
+    path = folder / "part-1.snappy.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(GraphError, match="it is not a whole Parquet file"):
-        tiled(path, tmp_path / "tiles")
+    assert "part-1.snappy.parquet: it is not a whole Parquet file" in both(folder, tmp_path / "tiles")
 
 
 def test_what_parquet_needs_is_said(tmp_path, monkeypatch):
     path = parquet(tmp_path / "list.parquet", a=[1], b=[2])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"A Parquet file needs .*pip install 'pygarnet\[parquet\]'"):
-        open_source(path)
+    for read in (open_source, load_graph):
+        with pytest.raises(MissingExtra, match=r"A Parquet file needs .*pip install 'pygarnet\[parquet\]'"):
+            read(path)
 
 
 HOSTILE = {
@@ -317,9 +439,8 @@ def test_a_damaged_archive_is_refused_however_it_is_read(tmp_path, damage):
         tiled(path, tmp_path / "tiles")
 
 
-@pytest.mark.parametrize("name", ["graph.mtx", "graph.pt", "graph", "folder"])
+@pytest.mark.parametrize("name", ["graph.mtx", "graph.pt", "graph"])
 def test_what_cannot_be_read_in_pieces_is_said(tmp_path, name):
-    (tmp_path / "folder").mkdir()
     with pytest.raises(GraphError, match=r"must end in \.npz, \.parquet"):
         open_source(tmp_path / name)
     with pytest.raises(GraphError, match=r"there is no such file"):

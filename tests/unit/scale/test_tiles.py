@@ -134,11 +134,55 @@ def test_a_file_that_goes_after_opening_is_missed_too(tiles):
         tiles.degrees(0)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 3}'])
 def test_a_manifest_of_another_kind_is_refused(tiles, text):
     (tiles.folder / "tiles.json").write_text(text)
-    with pytest.raises(GraphError, match=r"damaged|version 2"):
+    with pytest.raises(GraphError, match=r"damaged|version 3"):
         TiledGraph.open(tiles.folder)
+
+
+def test_a_changed_bit_is_found_wherever_it_is(tiles):
+    assert set(tiles.checks) == set(tiles.sizes)
+    for name in tiles.checks:
+        path = tiles.folder / name
+        content = path.read_bytes()
+        for place in (0, len(content) // 2, len(content) - 1):
+            changed = bytearray(content)
+            changed[place] ^= 1 << (place % 8)
+            path.write_bytes(changed)
+            message = rf"its file {name} has other bytes than were written; build the tiles again\.$"
+            with pytest.raises(GraphError, match=message):
+                TiledGraph.open(tiles.folder, verify=True)
+            with pytest.raises(GraphError, match=message):
+                tiles.to_graph()
+        path.write_bytes(content)
+    assert TiledGraph.open(tiles.folder, verify=True).to_graph() == FULL
+
+
+def test_a_changed_bit_of_the_manifest_is_found_whether_or_not_one_looks_for_it(tiles):
+    path = tiles.folder / "tiles.json"
+    content = path.read_bytes()
+    for place in range(0, len(content), 5):
+        changed = bytearray(content)
+        changed[place] ^= 1 << (place % 8)
+        path.write_bytes(changed)
+        with pytest.raises(GraphError, match=r"damaged|have version"):
+            TiledGraph.open(tiles.folder)
+
+
+def test_what_is_taken_from_another_graph_keeps_its_checksums(tmp_path, tiles):
+    for strip in strips_of(WEIGHTED, tiles.bounds):
+        write_strip(tmp_path, *strip)
+    taken = finish_like(tmp_path, tiles)
+    assert taken.checks == tiles.checks
+    path = tmp_path / "node-features-1.bin"
+    changed = bytearray(path.read_bytes())
+    changed[5] ^= 4
+    path.unlink()
+    path.write_bytes(changed)
+    with pytest.raises(GraphError, match=r"node-features-1\.bin has other bytes"):
+        taken.verify()
+    tiles.verify()
 
 
 def strips_of(graph, bounds):
@@ -158,6 +202,11 @@ def test_strips_written_in_any_order_are_the_same_graph(tmp_path, tiles):
         TiledGraph.open(tmp_path)
     with pytest.raises(GarnetError, match=r"strip-0\.json is missing or has other bounds"):
         finish(tmp_path, (0, 100, 200))
+    record = (tmp_path / "strip-1.json").read_text()
+    (tmp_path / "strip-1.json").write_text(record[:-1])
+    with pytest.raises(GarnetError, match=r"strip-1\.json is missing or"):
+        finish(tmp_path, tiles.bounds)
+    (tmp_path / "strip-1.json").write_text(record)
     assert finish(tmp_path, tiles.bounds).to_graph() == as_graph(purified.adjacency)
     with_nodes = finish_like(tmp_path, tiles)
     assert with_nodes.to_graph() == FULL.with_edges(purified.edges, purified.weights)
