@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.cells import Layout, fit_quantiser, nearest_in_pool, probes_needed
+from garnet.cells import fit_quantiser
 from garnet.edges import pairs
 from garnet.errors import MissingExtra, ParameterError, RecallWarning
+from garnet.layout import Layout, probes_needed
+from garnet.pool import nearest_in_pool
 
 EXACT_UP_TO = 50_000
 _EXACT_ON_GPU = 300_000

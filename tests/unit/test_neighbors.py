@@ -3,13 +3,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
-from garnet.cells import fit_quantiser, nearest_in_pool, probes_needed, smallest
+from garnet.cells import _ranked, fit_quantiser
 from garnet.errors import ParameterError, RecallWarning
+from garnet.layout import probes_needed
 from garnet.neighbors import Cells, Exact, Ivf, choose_neighbors, named_search, recall, union
+from garnet.pool import nearest_in_pool, smallest
 
 SEARCHES = {"exact": Exact(), "cells": Cells(), "ivf": Ivf()}
 
@@ -171,12 +173,49 @@ def test_quantiser_covers_the_points_and_assigns_them_part_by_part():
     cells = len(quantiser.centres)
     assert 40 <= cells <= 120
     assert torch.bincount(owner, minlength=cells).max() < 10 * 6000 / cells
-    assert quantiser.around(5).shape == (cells, 5)
-    assert torch.equal(quantiser.around(1)[:, 0], torch.arange(cells))
-    assert (quantiser.around(cells).sort(dim=1).values == torch.arange(cells)).all()
+    assert quantiser.ranked.shape == (cells, cells)
+    assert torch.equal(quantiser.ranked[:, 0], torch.arange(cells))
+    assert (quantiser.ranked.sort(dim=1).values == torch.arange(cells)).all()
     # A cell is tight: its points are far closer to its centre than to the middle of all.
     within = (points - quantiser.centres[owner]).square().sum(dim=1).mean()
     assert within < 0.2 * (points - points.mean(dim=0)).square().sum(dim=1).mean()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.integers(1, 70),
+    points=st.integers(1, 100),
+    dimension=st.integers(2, 6),
+    reach=st.integers(1, 90),
+    tile=st.integers(1, 9),
+    seed=st.integers(0, 999),
+)
+def test_cells_are_ranked_by_the_votes_of_all_pairs(cells, points, dimension, reach, tile, seed):
+    rng = np.random.default_rng(seed)
+    centres, sample = (rng.standard_normal((count, dimension)).astype("f4") for count in (cells, points))
+    owner = rng.integers(cells, size=points)
+    squares = np.square(sample[:, None].astype("f8") - centres).sum(axis=2)
+    # Else rounding decides which is closer.
+    assume((np.diff(np.sort(squares, axis=1)[:, :5], axis=1) > 2e-5).all())
+    votes = np.zeros((cells, cells))
+    for cell, near in zip(owner, np.argsort(squares, axis=1)[:, :4], strict=True):
+        for place, other in enumerate(near):
+            votes[cell, other] += min(4, cells) - place
+    # Distances, between 0 and a half, only order cells that have equally many votes.
+    away = np.square(centres[:, None].astype("f8") - centres).sum(axis=2)
+    away -= np.square(centres.astype("f8")).sum(axis=1)[:, None]
+    away -= away.min(axis=1, keepdims=True)
+    away /= np.maximum(2 * away.max(axis=1, keepdims=True), 1e-30)
+    value = away - votes - votes.T
+    np.fill_diagonal(value, -np.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("garnet.pool._TILE", tile * cells)  # so many rows at once
+        found = _ranked(torch.from_numpy(sample), torch.from_numpy(owner), torch.from_numpy(centres), reach)
+    assert found.shape == (cells, min(reach, cells))
+    assert torch.equal(found[:, 0], torch.arange(cells))
+    np.testing.assert_allclose(
+        np.take_along_axis(value, found.numpy(), axis=1), np.sort(value, axis=1)[:, :reach], atol=1e-5
+    )
 
 
 def test_recall_is_one_for_the_truth_and_counts_what_is_missing():

@@ -1,0 +1,102 @@
+"""The nearest of a pool: matrix products that give distances, and top-k of their rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+GROUP = 8
+_TILE, _TILE_ON_GPU = 1 << 24, 1 << 28
+
+
+def nearest_in_pool(
+    queries: Tensor, query_ids: Tensor, pool: Tensor, pool_ids: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
+    """The k points of a pool nearest to each query, itself excepted.
+
+    Args:
+        queries: shape (q, d).
+        query_ids: (q,) int64, by which a query is known in the pool.
+        pool: (p, d), about the same origin, which should be near.
+        pool_ids: (p,) int64, each once.
+        k: neighbours of each query.
+
+    Returns:
+        Squared distances and ids, (q, k) each, nearest first; infinite and -1 where the pool has too few.
+    """
+    dimension, count, rows = pool.shape[1], min(k + 1, len(pool)), tile_rows(queries, len(pool))
+    pool = lift(pool)
+    parts = []
+    for some, mine in zip(torch.split(queries, rows), torch.split(query_ids, rows), strict=True):
+        lifted = lift(some)
+        found = nearest_of_lifted(ask(lifted, dimension), pool, pool_ids, count)
+        parts.append(without_self(*found, mine, k, lifted[:, dimension]))
+    distances, ids = zip(*parts, strict=True)
+    return torch.cat(distances), torch.cat(ids)
+
+
+def smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k smallest of each row, in order, and where they stand: `torch.topk`, which is slow on wide rows.
+
+    Columns fall into groups of eight. The k smallest lie in the k groups of the smallest minima, whichever they are
+    among equals, so that top-k sees an eighth of the row and then these groups alone.
+    """
+    groups = values.shape[1] // GROUP
+    if groups < 2 * k:
+        return values.topk(k, dim=1, largest=False)
+    # A group is a column of this view, not eight neighbours: minima over a leading dimension vectorise.
+    grouped = values[:, : GROUP * groups].view(-1, GROUP, groups)
+    best = smallest(grouped.amin(dim=1), k)[1]
+    parts = torch.arange(0, GROUP * groups, groups, device=values.device)
+    left = (parts[:, None] + best[:, None, :]).flatten(1)
+    if values.shape[1] > GROUP * groups:
+        rest = torch.arange(GROUP * groups, values.shape[1], device=values.device).expand(len(values), -1)
+        left = torch.cat([left, rest], dim=1)
+    nearest, at = values.gather(1, left).topk(k, dim=1, largest=False)
+    return nearest, left.gather(1, at)
+
+
+def nearest_of_lifted(asking: Tensor, pool: Tensor, pool_ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """How near, less its own square, and which are the `count` of a lifted pool nearest to each query."""
+    away, at = smallest(asking @ pool.T, count)
+    return away, pool_ids[at]
+
+
+def without_self(away: Tensor, ids: Tensor, mine: Tensor, k: int, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared distances and ids of k neighbours out of k + 1 that were found, or fewer, among them the query or not."""
+    short = k + 1 - away.shape[1]
+    if short > 0:
+        away, ids = pad(away, (0, short), value=torch.inf), pad(ids, (0, short), value=-1)
+    passed = (ids == mine[:, None]).cumsum(dim=1)[:, :k]
+    kept = torch.arange(k, device=ids.device) + passed
+    return (away.gather(1, kept) + squares[:, None]).clamp(min=0), ids.gather(1, kept)
+
+
+def lift(points: Tensor, order: Tensor | None = None) -> Tensor:
+    """Each point, in some order, with its square behind it, so that a matrix product gives distances; in fours."""
+    n, dimension = points.shape
+    lifted = points.new_zeros(n, 4 * (dimension // 4 + 1))
+    order = torch.arange(n, device=points.device) if order is None else order
+    rows = tile_rows(points, dimension)
+    for some, part in zip(torch.split(order, rows), torch.split(lifted, rows), strict=True):
+        part[:, :dimension] = points[some]
+        part[:, dimension] = part[:, :dimension].square().sum(dim=1)
+    return lifted
+
+
+def ask(lifted: Tensor, dimension: int) -> Tensor:
+    """What to multiply lifted points with for their squared distances, less a query's own square."""
+    asking = -2.0 * lifted
+    asking[:, dimension] = 1.0
+    return asking
+
+
+def away_from(points: Tensor, centres: Tensor) -> Tensor:
+    """Squared distances to some centres, less the point's own square, which no comparison within a row sees."""
+    return torch.addmm((centres * centres).sum(dim=1), points, centres.T, alpha=-2.0)
+
+
+def tile_rows(points: Tensor, width: int) -> int:
+    """Rows of a matrix of this width that stays small."""
+    return max(1, (_TILE_ON_GPU if points.is_cuda else _TILE) // max(1, width))
