@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from garnet.purify import GARNET
 
 Progress = Callable[[str], None]
-"""Called with the name of each stage as it begins."""
+"""Called with the name of each stage as it begins.
+
+One that has a method `step` as well, a `Step`, is told by long stages how far they are.
+"""
+
+Step = Callable[[str, int, int], None]
+"""Called with the name of a step of a stage, how many of its tasks are done, and how many there are."""
 
 
 @dataclass(frozen=True, eq=False)

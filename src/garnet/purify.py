@@ -75,7 +75,8 @@ class GARNET:
             or where k is 0, and all edges were there before, the weight that they had.
         solver: eigensolver; None chooses by size.
         neighbors: nearest-neighbour search: `exact`, `cells`, `ivf` or one of your own; None chooses by size.
-        memory: bytes that this process may hold, such as `8GB`; the graph is then worked on in tiles on disk.
+        memory: bytes that this process, or each of a cluster, may hold, such as `8GB`; the graph is then worked on in
+            tiles on disk.
         cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
         device: `cpu`, `cuda`, or any that torch knows.
         seed: of everything random; the same seed gives the same bytes on a CPU.
@@ -128,7 +129,8 @@ class GARNET:
 
         Args:
             graph: the graph that is not to be trusted; with `memory` or `cluster`, best the path of its file.
-            output: a folder for the tiles of the purified graph, with `memory` or `cluster`; None to hold it in memory.
+            output: with `memory` or `cluster`, a folder for the tiles of the purified graph or, if its name ends in
+                .parquet, for a table of its edges; None to hold it in memory.
             progress: called with the name of each stage as it begins.
         """
         if self.memory is not None or self.cluster is not None:

@@ -1,6 +1,7 @@
 """`garnet purify` with --memory and --dry-run."""
 
 import gzip
+import io
 import json
 import os
 import signal
@@ -10,12 +11,15 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from rich.console import Console
 
 from garnet import GARNET, load_graph
+from garnet.cli.console import stages
 from garnet.datasets import block_model, cora
 from garnet.graph import as_graph
 from garnet.scale.tiles import TiledGraph
 
+distributed = pytest.importorskip("distributed")
 LIMIT = ("--memory", "1GiB", "--rank", 8, "--k", 4)
 
 
@@ -180,8 +184,6 @@ def test_ctrl_c_leaves_a_folder_with_which_the_same_command_goes_on(command, tmp
     )
     begun = [running.stderr.readline() for _ in range(2)]
     assert begun[-1].endswith("embed\n")
-    while not any((tmp_path / "out" / "work").glob("tmp-*")):  # it prints no more, but works
-        assert running.poll() is None
     running.send_signal(signal.SIGINT)
     out, said = running.communicate(timeout=60)
     assert running.returncode == 130
@@ -194,6 +196,75 @@ def test_ctrl_c_leaves_a_folder_with_which_the_same_command_goes_on(command, tmp
     lines = said.splitlines()
     assert lines[0] == "going on after tile, done before"
     assert [line.split()[-1] for line in lines[1:]] == ["embed", "neighbours", "prune"]
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """The address of a scheduler with two workers, each a process."""
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_cluster_finds_the_edges_that_a_limit_on_memory_does(command, scheduler, graph_file, tmp_path):
+    assert command("purify", graph_file, "-o", tmp_path / "alone", *LIMIT)[0] == 0
+    status, out, _ = command("purify", graph_file, "-o", tmp_path / "many", *LIMIT, "--cluster", scheduler, "--json")
+    assert status == 0
+    assert json.loads(out)["parts"] == 2
+    alone, many = (TiledGraph.open(tmp_path / name).to_graph() for name in ("alone", "many"))
+    np.testing.assert_array_equal(many.edges, alone.edges)
+    np.testing.assert_allclose(many.adjacency.data, alone.adjacency.data, rtol=1e-4)
+    np.testing.assert_array_equal(many.labels, alone.labels)
+
+
+def test_a_cluster_writes_a_table(command, scheduler, graph_file, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arguments = ("purify", graph_file, "-o", tmp_path / "clean.parquet", "--rank", 8, "--k", 4, "--cluster", scheduler)
+    status, out, said = command(*arguments)
+    assert status == 0
+    assert "neighbours found, about" in out
+    assert "note: clean.parquet cannot hold labels; tiles can" in said
+    assert names(tmp_path / "clean.parquet") == {"part-00000.parquet", "part-00001.parquet"}
+    found = parquet.read_table(tmp_path / "clean.parquet")
+    expected = GARNET(memory="1GiB", rank=8, k=4).purify(graph_file).graph
+    rows = sorted(zip(found["source"].to_pylist(), found["target"].to_pylist(), strict=True))
+    assert rows == sorted(map(tuple, expected.edges.T.tolist()))
+    status, _, said = command(*arguments)
+    assert status == 1
+    assert "holds a finished graph" in said
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "10.0.0.1", "nonsense://10.0.0.1:8786"])
+def test_an_address_without_a_scheduler_is_one_sentence(command, graph_file, tmp_path, monkeypatch, address):
+    monkeypatch.setattr("garnet.scale.cluster._WAIT", 0.5)
+    status, out, said = command("purify", graph_file, "-o", tmp_path / "out", *LIMIT, "--cluster", address)
+    assert status == 1
+    assert not out
+    assert len(said.splitlines()) == 1
+    assert f"{address!r}, but no Dask scheduler answers there; start one, or correct the address." in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_limit_on_memory_writes_a_table_into_a_folder(command, graph_file, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    status, out, _ = command("purify", graph_file, "-o", tmp_path / "clean.parquet", "--json", *LIMIT)
+    assert status == 0
+    summary = json.loads(out)
+    assert names(tmp_path / "clean.parquet") == {"part-00000.parquet"}
+    assert parquet.read_table(tmp_path / "clean.parquet").num_rows == summary["edges_after"]
+    assert summary["recall"] == 1.0  # so few points are searched exactly
+    status, _, said = command("purify", graph_file, "-o", tmp_path / "other.parquet")
+    assert status == 1
+    assert "say how much memory may be used: --memory 8GB" in said
+    assert not (tmp_path / "other.parquet").exists()
+
+
+def test_a_terminal_shows_how_far_a_stage_is(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr("garnet.cli.console.err", Console(file=screen, force_terminal=True, width=80))
+    with stages(lasting=True) as progress:
+        progress("neighbours")
+        progress.step("search", 12, 32)
+    assert "neighbours: search 12/32 ..." in screen.getvalue()
 
 
 def dry_run(command, source, *options):

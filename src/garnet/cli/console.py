@@ -83,8 +83,24 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
         return
     columns = SpinnerColumn(), TextColumn("{task.description} ..."), TimeElapsedColumn()
     with Live(*columns, console=err, transient=True) as line:
-        task = line.add_task("starting", total=None)
-        yield lambda stage: line.reset(task, total=None, description=escape(stage))
+        yield _Line(line)
+
+
+class _Line:
+    """The line on the terminal: the stage and, where it is told, how far that is."""
+
+    def __init__(self, line: Live) -> None:
+        self._line, self._stage = line, "starting"
+        self._task = line.add_task(self._stage, total=None)
+
+    def __call__(self, stage: str) -> None:
+        self._stage = escape(stage)
+        self._line.reset(self._task, total=None, description=self._stage)
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """See `garnet.purification.Step`; without a total, there is nothing to count."""
+        far = f" {done:,}/{total:,}" if total else f" {done:,}" if done else ""
+        self._line.update(self._task, description=f"{self._stage}: {escape(name)}{far}")
 
 
 def number(text: str, name: str, word: str, kind: type) -> Any:

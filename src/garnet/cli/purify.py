@@ -25,7 +25,7 @@ def purify(
             "--output",
             "-o",
             help="Where to write the purified graph; the ending says how. With --memory or --cluster a folder for its "
-            "tiles, or a file if the graph fits in memory.",
+            "tiles, or for a table of edges if it ends in .parquet, or a file if the graph fits in memory.",
         ),
     ],
     rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 70, or half the nodes]")] = None,
@@ -57,6 +57,7 @@ def purify(
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
     from garnet.datasets.files import left_out, require_writable
+    from garnet.errors import ParameterError
     from garnet.purify import GARNET
 
     purifier = GARNET(
@@ -72,6 +73,8 @@ def purify(
         seed=seed,
     )
     tiled = memory is not None or cluster is not None
+    if not tiled and output.suffix.lower() == ".parquet":
+        raise ParameterError(f"To write the table {output}, say how much memory may be used: --memory 8GB.")
     if not tiled or names_a_file(output):
         require_writable(output)
     if dry_run:
@@ -109,6 +112,8 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
     table.add_row("peak memory", f"{max(stage['peak_bytes'] for stage in summary['stages']) / 1e6:,.0f} MB")
     if "parts" in summary:
         table.add_row("parts", f"{summary['parts']:,}")
+    if summary.get("recall") is not None:
+        table.add_row("neighbours found, about", f"{summary['recall']:.3f}, with {summary['probes']} probes")
     out.print(table)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,18 +26,20 @@ _BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
 
 
 def names_a_file(output: Path) -> bool:
-    """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles."""
-    from garnet.datasets.files import _ending
+    """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles or a table."""
+    from garnet.datasets.files import ending_of
     from garnet.errors import GraphError
+    from garnet.scale.parquet import is_table
 
     try:
-        return bool(_ending(output)) and not output.is_dir()
+        return bool(ending_of(output)) and not output.is_dir() and not is_table(output)
     except GraphError:
         return False
 
 
 def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool) -> dict[str, Any]:
     """Purify a graph in tiles, or go on with it; gives the figures."""
+    from garnet.scale.parquet import EdgeTable
     from garnet.scale.purify import purify_tiled, stages_done
 
     graph = named_graph(source)
@@ -50,6 +52,8 @@ def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: 
         if as_file:
             progress("write")
             _write(purifier, folder, output)
+    if isinstance(result.graph, EdgeTable):
+        _say_left_out(output, result.graph.left_out, "tiles")
     return result.summary()
 
 
@@ -152,5 +156,9 @@ def _write(purifier: GARNET, folder: Path, output: Path) -> None:
     graph = tiles.to_graph()
     graph.save(output)
     shutil.rmtree(folder)
-    if missing := left_out(graph, output):
-        err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
+    _say_left_out(output, left_out(graph, output), ".npz")
+
+
+def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:
+    if missing:
+        err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; {instead} can", soft_wrap=True)

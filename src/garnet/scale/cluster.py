@@ -7,10 +7,14 @@ list of the tiles, is scattered once to all workers; the scheduler sees neither.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import secrets
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import numpy as np
 import torch
 
 from garnet.errors import GarnetError, MissingExtra, ParameterError
+from garnet.scale.parts import Done
 from garnet.scale.tiles import TiledGraph
 
 _LARGE = 1 << 18  # bytes of an array from which on it is scattered
@@ -25,6 +30,23 @@ _ATTEMPTS = 5
 _AT_ONCE = 256  # tasks in a message to the scheduler
 _WAIT = 5  # seconds for a scheduler, and for a first worker
 _LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
+_SPILL = 0.7  # share of its limit from which on a worker moves values to its disk
+_PROCESS = secrets.token_hex(8)  # machines may give the same number to their processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """What the workers of a cluster can do.
+
+    Attributes:
+        threads: tasks that all do at the same time.
+        at_once: tasks that one process does at the same time, at most; several workers may share a process.
+        memory: bytes that every process may hold before its workers find it too much; None where none has a limit.
+    """
+
+    threads: int
+    at_once: int
+    memory: int | None
 
 
 class OnCluster:
@@ -44,10 +66,14 @@ class OnCluster:
     def __init__(self, client: Any) -> None:
         try:
             from distributed import Client
+            from distributed.comm.addressing import get_address_host_port
         except ImportError as error:
             raise MissingExtra("distributed", "A cluster", "pygarnet[cluster]") from error
         if isinstance(client, str):
             try:
+                if not client.startswith("inproc://"):
+                    # A client that is given what is no address would be left half made.
+                    get_address_host_port(client)
                 client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
                 raise ParameterError(
@@ -72,6 +98,37 @@ class OnCluster:
         """Workers that are there now."""
         return len(self._client.ncores())  # type: ignore[no-untyped-call]
 
+    def capacity(self) -> Capacity:
+        """What the workers that are there now can do.
+
+        Raises:
+            GarnetError: there are none.
+        """
+        # The scheduler knows threads and limits too, but not which workers are threads of one process.
+        found = self._client.run(_described).values()
+        if not found:
+            raise self._alone()
+        threads: Counter[str] = Counter()
+        for process, count, _ in found:
+            threads[process] += count
+        # Each worker holds the memory of the whole process against its own limit.
+        limits = [limit for *_, limit in found if limit]
+        return Capacity(
+            threads=threads.total(),
+            at_once=max(threads.values()),
+            memory=int(_SPILL * min(limits)) if limits else None,
+        )
+
+    def require_package(self, package: str, purpose: str, cure: str) -> None:
+        """Refuse workers that lack a package.
+
+        Raises:
+            MissingExtra: one does.
+        """
+        lacking = sorted(worker for worker, found in self._client.run(_has, package).items() if not found)
+        if lacking:
+            raise MissingExtra(package, f"{purpose} that the worker {lacking[0]} writes", cure)
+
     def require_folder(self, folder: Path) -> None:
         """Refuse a folder that not all workers see.
 
@@ -91,7 +148,9 @@ class OnCluster:
                 "an 'output' on a disk that they share."
             )
 
-    def __call__(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def __call__(
+        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
+    ) -> list[Any]:
         """What the function gives for the arguments of each task, in their order."""
         from distributed import CancelledError, KilledWorker
 
@@ -107,7 +166,7 @@ class OnCluster:
                 futures = self._client.map(
                     _do, packed, values=values, key=work.__name__, pure=False, batch_size=_AT_ONCE
                 )
-                self._await(futures)
+                self._await(futures, done)
                 return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
             except CancelledError:
                 # What was scattered went with the last worker that had it.
@@ -130,18 +189,22 @@ class OnCluster:
         known = found | {number: future for number, (_, future) in self._graphs.items()}
         return [known[id(value)] for value in large]
 
-    def _await(self, futures: Sequence[Any]) -> None:
+    def _await(self, futures: Sequence[Any], done: Done | None) -> None:
         """Wait for all, or for the first that fails, as long as there are workers."""
         from distributed import as_completed
 
         # The loop of this client: without it, that of whichever client is the default is taken.
         left, looks, loop = set(futures), 0, self._client.loop
+        if done is not None:
+            done(0, len(futures))
         while left:
             try:
                 for future in as_completed(list(left), loop=loop, timeout=_LOOK):  # type: ignore[no-untyped-call]
                     if future.status != "finished":
                         return
                     left.discard(future)
+                    if done is not None:
+                        done(len(futures) - len(left), len(futures))
             except TimeoutError:
                 looks = 0 if self.workers else looks + 1
                 if looks >= _LOOKS:
@@ -190,6 +253,15 @@ class _Unpacker(pickle.Unpickler):
 
     def persistent_load(self, place: Any) -> Any:
         return self._large[place]
+
+
+def _described(dask_worker: Any) -> tuple[str, int, int | None]:
+    """The process that a worker is in, its threads, and the bytes that it may hold, if there is a limit."""
+    return f"{_PROCESS}-{os.getpid()}", dask_worker.state.nthreads, dask_worker.memory_manager.memory_limit
+
+
+def _has(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 def _do(packed: bytes, values: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from garnet.errors import GarnetError, ParameterError
 from garnet.parameters import GammaUnit
-from garnet.scale.parts import read
+from garnet.scale.parts import Place, read
 from garnet.scale.scored import GIVEN, NEAR, write_columns
 from garnet.scale.shared import Ends, shared_neighbors
 from garnet.scale.tiles import TiledGraph
@@ -70,7 +70,7 @@ class TileTask:
     graph: TiledGraph
     i: int
     j: int
-    points: tuple[Path, Path]
+    points: tuple[Place, Place]
     width: int
     base: Sequence[Path]
     rule: Rule

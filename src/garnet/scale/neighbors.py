@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.atomic import atomic_path
-from garnet.cells import Quantiser, fit_quantiser, nearest_in_pool, probes_needed
+from garnet.cells import Quantiser, fit_quantiser
 from garnet.errors import RecallWarning
+from garnet.layout import probes_needed
 from garnet.neighbors import EXACT_UP_TO
+from garnet.pool import nearest_in_pool
 from garnet.scale.parts import Parts, Tall, read, truncated, write, write_array
+from garnet.scale.plan import TRAINING, most_cells
 
-_MOST_CELLS = 16_384
-_TRAINING, _LARGEST = 24, 4
+_LARGEST = 4
+_EFFORT = "effort.json"
 _GROUPS_A_PART = 4
 
 
@@ -33,22 +36,29 @@ class Shelf:
     Attributes:
         points: for each part, a file of its points, cell after cell, less their mean.
         nodes: for each part, a file of their numbers, counted from the first of the part.
-        counts: (parts, cells) how many points of each part are in each cell.
+        starts: (parts, cells + 1) where each cell begins in the files of each part.
         bounds: of the parts.
         width: coordinates of a point.
     """
 
     points: tuple[Path, ...]
     nodes: tuple[Path, ...]
-    counts: NDArray[np.int64]
+    starts: NDArray[np.int64]
     bounds: tuple[int, ...]
     width: int
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Points in each cell, (cells,)."""
+        sizes: NDArray[np.int64] = np.diff(self.starts.sum(axis=0))
+        return sizes
 
     def cell(self, number: int, at_most: int) -> tuple[Tensor, Tensor]:
         """The points of a cell, and the nodes that they are."""
         found, nodes = [], []
         for i, (first, second) in enumerate(zip(self.points, self.nodes, strict=True)):
-            start, count = int(self.counts[i, :number].sum()), int(self.counts[i, number])
+            start, end = self.starts[i, number : number + 2].tolist()
+            count = end - start
             if not count:
                 continue
             rows = np.fromfile(first, np.float32, count * self.width, offset=4 * start * self.width)
@@ -62,12 +72,39 @@ class Shelf:
         return torch.from_numpy(np.concatenate(found)[:at_most]), torch.from_numpy(np.concatenate(nodes)[:at_most])
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How hard a search looks.
+
+    Attributes:
+        probes: cells that are searched for the neighbours of a cell, at least.
+        recall: share of the true neighbours that it expects to find.
+    """
+
+    probes: int
+    recall: float
+
+    @staticmethod
+    def noted(folder: Path) -> Effort | None:
+        """That of the search that was made in a folder; None if there were no two points."""
+        file = folder / _EFFORT
+        return Effort(**json.loads(file.read_text())) if file.exists() else None
+
+
 def neighbor_pairs(
-    parts: Parts, points: Tall, k: int, *, recall: float = 0.95, max_probes: int = 256, sample: int = 400, seed: int
+    parts: Parts,
+    points: Tall,
+    k: int,
+    *,
+    recall: float = 0.95,
+    max_probes: int = 256,
+    sample: int = 400,
+    memory: int = 4 << 30,
+    seed: int,
 ) -> dict[tuple[int, int], list[Path]]:
     """Pairs of points of which one is among the k nearest of the other, in files for each pair of parts.
 
-    Few points are searched exactly, as in memory.
+    Few points are searched exactly, as in memory. `Effort.noted` says how hard it looked.
 
     Args:
         parts: where the points live.
@@ -76,6 +113,7 @@ def neighbor_pairs(
         recall: share of the true neighbours to find.
         max_probes: cells to search for the neighbours of a cell, at most.
         sample: points whose true neighbours are looked up to tell how many it must be.
+        memory: bytes that this process may hold, which trains the quantiser: less of it means fewer, larger cells.
         seed: of the sample and the quantiser.
 
     Returns:
@@ -88,24 +126,28 @@ def neighbor_pairs(
     k = min(k, total - 1)
     mean = torch.stack(sums).sum(dim=0) / total
     size = max(64, round(total**0.5 / 5))
-    cells = min(max(total // size, 1), _MOST_CELLS)
-    rows = _sample(parts, points, min(_TRAINING * cells, total), known, seed) - mean.float()
+    cells = min(max(total // size, 1), most_cells(memory, points.width, max_probes))
+    rows = _sample(parts, points, min(TRAINING * cells, total), known, seed) - mean.float()
     reach = total if total <= EXACT_UP_TO else max_probes
     quantiser = _trained(parts.folder / "quantiser.npz", rows, cells, seed, reach)
     count = parts.count
     shelved = [[parts.folder / f"{kind}-{i}.bin" for i in range(count)] for kind in ("shelf", "nodes")]
-    counts = np.stack(
-        parts.each(_shelve, points.files, repeat(points.width), repeat(mean), repeat(quantiser), *shelved)
-    )
-    shelf = Shelf(tuple(shelved[0]), tuple(shelved[1]), counts, parts.bounds, points.width)
+    columns = points.files, repeat(points.width), repeat(mean), repeat(quantiser), *shelved
+    counts = parts.do("sort into cells", _shelve, zip(*columns, strict=False))
+    starts = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+    shelf = Shelf(tuple(shelved[0]), tuple(shelved[1]), starts, parts.bounds, points.width)
     if total <= EXACT_UP_TO:
-        probes, most = quantiser.ranked.shape[1], total
+        effort, most = Effort(quantiser.ranked.shape[1], 1.0), total
     else:
-        probes, most = _probes(parts, shelf, quantiser, rows[:sample], k, recall), _LARGEST * max(size, total // cells)
-    groups = _groups(counts.sum(axis=0), _GROUPS_A_PART * count)
-    tasks = [(shelf, quantiser, group, k, probes, most, number, parts.folder) for number, group in enumerate(groups)]
+        most = _LARGEST * max(size, total // cells)
+        effort = _effort(parts, shelf, quantiser, rows[:sample], k, most, recall)
+    _note(parts.folder / _EFFORT, asdict(effort))
+    groups = _groups(shelf.sizes, _GROUPS_A_PART * count)
+    tasks = [
+        (shelf, quantiser, group, k, effort.probes, most, number, parts.folder) for number, group in enumerate(groups)
+    ]
     found: dict[tuple[int, int], list[Path]] = {}
-    for files in parts.run(_search, tasks):
+    for files in parts.do("search", _search, tasks):
         for i, j, name in files:
             found.setdefault((i, j), []).append(parts.folder / name)
     for file in (*shelf.points, *shelf.nodes):
@@ -162,14 +204,22 @@ def _shelve(file: Path, width: int, mean: Tensor, quantiser: Quantiser, points: 
     return torch.bincount(owner, minlength=len(quantiser.centres)).numpy()
 
 
-def _probes(parts: Parts, shelf: Shelf, quantiser: Quantiser, queries: Tensor, k: int, recall: float) -> int:
-    """How many cells to search, by the true neighbours of a sample."""
+def _effort(
+    parts: Parts, shelf: Shelf, quantiser: Quantiser, queries: Tensor, k: int, most: int, recall: float
+) -> Effort:
+    """How many cells to search, by the true neighbours of a sample; a run that goes on must not search others."""
+    if (before := Effort.noted(parts.folder)) is not None:
+        return before
     # A query is itself among the points, so that one more is asked for and the nearest left out.
-    found = parts.each(_truth, repeat(shelf), range(parts.count), repeat(queries), repeat(k + 1))
-    away, owner = (torch.cat(every, dim=1) for every in zip(*found, strict=True))
-    nearest = away.topk(k + 1, dim=1, largest=False).indices[:, 1:]
-    ranked = quantiser.ranked[quantiser.assign(queries)]
-    probes, reached = probes_needed(ranked, owner.gather(1, nearest), recall)
+    columns = repeat(shelf), range(parts.count), repeat(queries), repeat(k + 1)
+    found = parts.do("try a sample", _truth, zip(*columns, strict=False))
+    away, owner, place = (torch.cat(every, dim=1) for every in zip(*found, strict=True))
+    nearest = away.topk(k + 1, dim=1, largest=False).indices
+    owner, place, own = owner.gather(1, nearest), place.gather(1, nearest), quantiser.assign(queries)
+    # Of a crowded cell, a query sees the piece that it is in, or the first if it is in another cell.
+    seen = torch.where(owner == own[:, None], place[:, :1] // most, 0)
+    truth = owner.masked_fill(place // most != seen, -1)[:, 1:]
+    probes, reached = probes_needed(quantiser.ranked[own], truth, recall)
     if reached < recall - 1e-6:
         warnings.warn(
             f"The search finds about {reached:.3f} of the neighbours with {probes} probes, less than the {recall} it "
@@ -177,17 +227,19 @@ def _probes(parts: Parts, shelf: Shelf, quantiser: Quantiser, queries: Tensor, k
             RecallWarning,
             stacklevel=3,
         )
-    return probes
+    return Effort(probes, reached)
 
 
-def _truth(shelf: Shelf, i: int, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Squared distances to the k nearest of a part, and their cells; infinite where it has too few."""
+def _truth(shelf: Shelf, i: int, queries: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Squared distances to the k nearest of a part, their cells and places in these; infinite if it has too few."""
     pool = read(shelf.points[i], shelf.width)
-    owner = torch.from_numpy(np.repeat(np.arange(shelf.counts.shape[1]), shelf.counts[i]))
+    owner = np.repeat(np.arange(shelf.starts.shape[1] - 1), np.diff(shelf.starts[i]))
+    before = np.diff(shelf.starts[:i].sum(axis=0)) if i else np.zeros(shelf.starts.shape[1] - 1, np.int64)
+    place = np.arange(len(pool)) + (before - shelf.starts[i, :-1])[owner]
     nobody = torch.full((len(queries),), -2)
     away, at = nearest_in_pool(queries, nobody, pool, torch.arange(len(pool)), k)
-    padded = torch.cat([owner, owner.new_full((1,), -1)])
-    return away, padded[at]
+    cells, places = (torch.from_numpy(np.append(numbers, -1))[at] for numbers in (owner, place))
+    return away, cells, places
 
 
 def _groups(sizes: NDArray[np.int64], count: int) -> list[list[int]]:
@@ -204,7 +256,7 @@ def _search(
     done = folder / f"pairs-{number}.json"
     if done.exists():
         return [(i, j, name) for i, j, name in json.loads(done.read_text())]
-    sizes = shelf.counts.sum(axis=0)
+    sizes = shelf.sizes
     pairs = []
     for cell in cells:
         queries, names = shelf.cell(cell, int(sizes[cell]))
@@ -219,9 +271,14 @@ def _search(
     written = _write_pairs(
         torch.cat(pairs, dim=1).numpy() if pairs else np.zeros((2, 0), np.int64), shelf, number, folder
     )
-    with atomic_path(done, durable=False) as unfinished:
-        unfinished.write_text(json.dumps(written))
+    _note(done, written)
     return written
+
+
+def _note(file: Path, facts: Any) -> None:
+    """Write down what has been found, whole or not at all."""
+    with atomic_path(file, durable=False) as unfinished:
+        unfinished.write_text(json.dumps(facts))
 
 
 def _write_pairs(pairs: NDArray[np.int64], shelf: Shelf, number: int, folder: Path) -> list[tuple[int, int, str]]:

@@ -6,6 +6,7 @@ import itertools
 import secrets
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +17,13 @@ from torch import Tensor
 
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
+from garnet.purification import Step
 
 _AGAIN = "remove its folder, and the work begins again."
+
+
+Done = Callable[[int, int], None]
+"""Called with the number of tasks that are done, and with that of all."""
 
 
 class Run(Protocol):
@@ -26,17 +32,69 @@ class Run(Protocol):
     A task may be done twice, if a worker is lost, so it writes files under names that nobody reads before it is done.
     """
 
-    def __call__(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for the arguments of each task."""
+    def __call__(
+        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
+    ) -> list[Any]:
+        """What the function gives for the arguments of each task; `done` is called as they are done, if given."""
 
 
-def here(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+def here(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None) -> list[Any]:
     """Do it in this process, one task after the other."""
-    return [work(*task) for task in tasks]
+    if done is None:
+        return [work(*task) for task in tasks]
+    tasks = list(tasks)
+    results: list[Any] = []
+    for task in tasks:
+        done(len(results), len(tasks))
+        results.append(work(*task))
+    done(len(results), len(tasks))
+    return results
+
+
+class Slot:
+    """Rows that stay in memory as long as there is room, and else lie in a file.
+
+    Args:
+        file: where they lie if there is none.
+        room: a list of one number, the bytes that are left to all who share it.
+    """
+
+    def __init__(self, file: Path, room: list[int]) -> None:
+        self.file, self._room = file, room
+        self._rows: Tensor | None = None
+
+    def place(self) -> Tensor | Path:
+        """The rows, which nobody may change, or their file."""
+        return self.file if self._rows is None else self._rows
+
+    def put(self, rows: Tensor) -> bool:
+        """Keep the rows, if there is room."""
+        self.clear()
+        if rows.nbytes > self._room[0]:
+            return False
+        self._room[0] -= rows.nbytes
+        # What is part of something larger would keep it all alive.
+        self._rows = rows.contiguous() if rows.nbytes == rows.untyped_storage().nbytes() else rows.clone()
+        return True
+
+    def clear(self) -> None:
+        """Forget the rows."""
+        if self._rows is not None:
+            self._room[0] += self._rows.nbytes
+            self._rows = None
+
+    def unlink(self, *, missing_ok: bool) -> None:
+        """Forget the rows, wherever they are."""
+        self.clear()
+        self.file.unlink(missing_ok=missing_ok)
+
+
+Place = Path | Slot
+"""Where the rows of a part are."""
 
 
 class Tall:
-    """A tall matrix in float32 whose rows lie in files, which go when the last who knows it goes.
+    """A tall matrix in float32 whose rows lie in files, or in memory, and go when the last who knows it goes.
 
     Attributes:
         files: one for each part of the rows.
@@ -44,7 +102,7 @@ class Tall:
         width: columns.
     """
 
-    def __init__(self, files: Sequence[Path], bounds: Sequence[int], width: int, *, keep: bool = False) -> None:
+    def __init__(self, files: Sequence[Place], bounds: Sequence[int], width: int, *, keep: bool = False) -> None:
         self.files, self.bounds, self.width = tuple(files), tuple(bounds), width
         if not keep:
             weakref.finalize(self, _remove, self.files)
@@ -66,10 +124,16 @@ class Parts:
         folder: of their files; every worker must see it under this path.
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
         run: who does the work.
+        step: told of the steps that last: the name of each, tasks done, and all tasks.
     """
 
-    def __init__(self, folder: Path, bounds: Sequence[int], run: Run = here) -> None:
-        self.folder, self.bounds, self.run = folder, tuple(bounds), run
+    def __init__(self, folder: Path, bounds: Sequence[int], run: Run = here, step: Step | None = None) -> None:
+        self.folder, self.bounds, self.run, self.step = folder, tuple(bounds), run, step
+        self._room = [0]
+
+    def hold(self, room: int) -> None:
+        """Keep matrices without a name in memory while there is room for so many bytes; no worker sees them."""
+        self._room = [max(room, 0)]
 
     @property
     def count(self) -> int:
@@ -80,11 +144,23 @@ class Parts:
         """What a function gives for the i-th of each of some sequences, which may be endless, for every part i."""
         return self.run(work, itertools.islice(zip(*columns, strict=False), self.count))
 
+    def do(self, name: str, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """What a function gives for the arguments of each task of a step that lasts, and so is told of."""
+        if self.step is None:
+            return self.run(work, tasks)
+        return self.run(work, tasks, done=partial(self.step, name))
+
     def new(self, width: int, name: str | None = None) -> Tall:
         """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten."""
         stem = name or f"tmp-{secrets.token_hex(8)}"
-        files = [self.folder / f"{stem}-{i}.bin" for i in range(self.count)]
+        files = self.files(stem)
+        if name is None and self._room[0]:
+            return Tall([Slot(file, self._room) for file in files], self.bounds, width)
         return Tall(files, self.bounds, width, keep=name is not None)
+
+    def files(self, name: str) -> list[Path]:
+        """The files of a matrix of this name."""
+        return [self.folder / f"{name}-{i}.bin" for i in range(self.count)]
 
     def map(self, work: Callable[..., Tensor], *talls: Tall, name: str | None = None) -> Tall:
         """What `work` makes of the rows of some matrices, row by row."""
@@ -98,12 +174,15 @@ class Parts:
         partial = self.each(_partial, itertools.repeat(work), self._sources(talls))
         return torch.stack(partial).sum(dim=0)
 
-    def _sources(self, talls: Sequence[Tall]) -> list[list[tuple[Path, int]]]:
+    def _sources(self, talls: Sequence[Tall]) -> list[list[tuple[Place, int]]]:
         return [[(tall.files[i], tall.width) for tall in talls] for i in range(self.count)]
 
 
-def read(file: Path, width: int) -> Tensor:
-    """The rows in a file; a missing or truncated one is an error."""
+def read(place: Place, width: int) -> Tensor:
+    """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
+    file = place.place() if isinstance(place, Slot) else place
+    if isinstance(file, Tensor):
+        return file
     try:
         numbers = np.fromfile(file, np.float32)
     except OSError as error:
@@ -123,9 +202,13 @@ def truncated(file: Path) -> GarnetError:
     return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
 
 
-def write(file: Path, rows: Tensor) -> int:
-    """Write rows to a file, whole or not at all; gives the number of columns."""
-    write_array(file, rows.float().numpy())
+def write(place: Place, rows: Tensor) -> int:
+    """Put rows in a place, in a file whole or not at all; gives the number of columns."""
+    rows = rows.float()
+    if not isinstance(place, Slot):
+        write_array(place, rows.numpy())
+    elif not place.put(rows):
+        write_array(place.file, rows.numpy())
     return int(rows.shape[1])
 
 
@@ -136,14 +219,14 @@ def write_array(file: Path, array: NDArray[Any]) -> None:
         stream.write(np.ascontiguousarray(array).data)
 
 
-def _map(work: Callable[..., Tensor], sources: list[tuple[Path, int]], target: Path) -> int:
+def _map(work: Callable[..., Tensor], sources: list[tuple[Place, int]], target: Place) -> int:
     return write(target, work(*(read(*source) for source in sources)))
 
 
-def _partial(work: Callable[..., Tensor], sources: list[tuple[Path, int]]) -> Tensor:
+def _partial(work: Callable[..., Tensor], sources: list[tuple[Place, int]]) -> Tensor:
     return work(*(read(*source) for source in sources)).double()
 
 
-def _remove(files: Iterable[Path]) -> None:
+def _remove(files: Iterable[Place]) -> None:
     for file in files:
         file.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from garnet.errors import ParameterError
+from garnet.errors import GarnetError, ParameterError
 
 # What Python, NumPy, SciPy and torch take before any graph is there.
 BASELINE = 600 << 20
@@ -16,6 +16,12 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 # Copies of a part's rows, and bytes of an edge that is being scored or sorted, that the hungriest task holds.
 COPIES_OF_A_ROW = 5
 BYTES_AN_EDGE = 150
+# What a task takes however little there is to do.
+_LEAST_TASK = 128 << 20
+# Points of the sample for each cell of a quantiser, and the copies of them and of the ranked cells that training holds.
+TRAINING = 24
+_COPIES_OF_A_SAMPLE, _COPIES_OF_A_RANK = 3, 3
+_BYTES_A_VOTE, _VOTES = 100, 4
 
 
 def bytes_of(memory: str | int) -> int:
@@ -49,16 +55,53 @@ class Cut:
         width: coordinates of a point.
         k: neighbours of each node.
         least: parts at least, so that every worker has some.
+        at_once: tasks that a process does at the same time.
+
+    Raises:
+        GarnetError: so many tasks need more memory, whatever the graph.
     """
 
     memory: int
     width: int
     k: int
     least: int = 1
+    at_once: int = 1
+
+    def __post_init__(self) -> None:
+        if self._room < _LEAST_TASK:
+            needed = (BASELINE + self.at_once * _LEAST_TASK) / 1e9
+            raise GarnetError(
+                f"A process that does {self.at_once} tasks at once needs {needed:.1f} GB of memory, but may hold only "
+                f"{self.memory / 1e9:.1f} GB; give it more, or its workers fewer threads."
+            )
+
+    @property
+    def _room(self) -> float:
+        """Bytes that a task may hold."""
+        return (self.memory - BASELINE) / self.at_once
 
     def parts(self, nodes: int, edges: int) -> int:
         """The number of parts for a graph of so many nodes and undirected edges."""
-        room = self.memory - BASELINE
-        rows = 4 * COPIES_OF_A_ROW * self.width * nodes / room
-        entries = BYTES_AN_EDGE * 2 * (nodes * self.k + edges) / room
+        rows = self._rows(nodes) / self._room
+        entries = BYTES_AN_EDGE * 2 * (nodes * self.k + edges) / self._room
         return min(max(math.ceil(rows), math.ceil(entries), self.least), max(nodes, 1))
+
+    def spare(self, nodes: int, parts: int) -> int:
+        """Bytes that no task needs where all edges are left alone, and only rows of points are worked on."""
+        return max(0, int(self._room - self._rows(nodes) / parts))
+
+    def _rows(self, nodes: int) -> float:
+        """Bytes of the points of all nodes, as often as the hungriest task has them."""
+        return 4.0 * COPIES_OF_A_ROW * self.width * nodes
+
+
+def most_cells(memory: int, width: int, reach: int) -> int:
+    """How many cells a quantiser may have, so that training it, where nothing else is held, stays within the memory.
+
+    Args:
+        memory: bytes that the process may hold.
+        width: coordinates of a point.
+        reach: cells that are ranked around each.
+    """
+    sample = TRAINING * (4 * width * _COPIES_OF_A_SAMPLE + _BYTES_A_VOTE * _VOTES)
+    return max(1, (memory - BASELINE) // (sample + 8 * reach * _COPIES_OF_A_RANK))

@@ -8,7 +8,8 @@ Beside 50 MB, a task holds at most one of
 * the points of two parts, and 30 bytes for each edge of its tile, of the base graph as often as it is given;
 * 25 bytes for each edge of its tile, 65 more if it is the input's, and 4 for each entry of the input in one tile of
   each of two parts, while shared neighbours are counted and points are no longer held;
-* 50 bytes for each entry of a strip of the purified graph, and 30 for each edge of a tile.
+* 50 bytes for each entry of a strip of the purified graph, and 30 for each edge of a tile; of a table of edges, the
+  tile alone.
 
 On disk it takes 21 bytes for each edge of the base graph or the input, until the folder of the parts is removed.
 """
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from garnet.atomic import atomic_path
 from garnet.errors import ParameterError
 from garnet.scale.measure import Rule, TileTask, score_tile
+from garnet.scale.parquet import EdgeTable, table_of, write_table
 from garnet.scale.parts import Parts, Tall
 from garnet.scale.scored import GIVEN, NEAR, is_complete, read_columns
 from garnet.scale.select import digit_counts, quantile
@@ -51,7 +53,7 @@ class Pruned:
         base_edges: edges of the base graph.
     """
 
-    graph: TiledGraph
+    graph: TiledGraph | EdgeTable
     threshold: float
     kept: int
     dropped: int
@@ -82,6 +84,12 @@ class Verdict:
             stays |= read_columns(file, "support")[0] >= self.doubt
         return stays, flags
 
+    def kept(self, file: Path) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        """Both ends, counted from the first nodes of their parts, and the weight of the edges of a tile that stay."""
+        stays, _ = self.stays(file)
+        first, second, weight = (column[stays] for column in read_columns(file, "first", "second", "weight"))
+        return first, second, np.maximum(weight, np.float32(self.floor))
+
 
 def prune(
     graph: TiledGraph,
@@ -90,6 +98,8 @@ def prune(
     base: Mapping[tuple[int, int], Sequence[Path]],
     rule: Rule,
     output: Path,
+    *,
+    as_table: bool = False,
 ) -> Pruned:
     """Prune the base graph, add what is supported of the input, and write the purified graph.
 
@@ -103,6 +113,7 @@ def prune(
             the first node of part i and of part j, in any order, and as often as one likes; without one, no base edges.
         rule: which edges stay.
         output: folder of the purified graph; made if it is not there.
+        as_table: write a Parquet table of edges, not tiles.
 
     Raises:
         GarnetError: a file is missing, truncated, or cannot be written.
@@ -126,9 +137,15 @@ def prune(
     if rule.weight in ("similarity", "score"):
         heaviest = max(tally[4] for tally in tallies)
         verdict = replace(verdict, floor=max(1e-3 * heaviest, float(np.finfo(np.float32).tiny)))
-    _gather(graph, parts, tiles, verdict, output)
+    purified: TiledGraph | EdgeTable
+    if as_table:
+        write_table(graph, parts, rows, verdict.kept, output)
+        purified = table_of(graph, output, kept + added)
+    else:
+        _gather(graph, parts, tiles, verdict, output)
+        purified = finish_like(output, graph)
     return Pruned(
-        graph=finish_like(output, graph),
+        graph=purified,
         threshold=threshold,
         kept=kept,
         dropped=dropped,
@@ -159,7 +176,7 @@ def _score(
         for (i, j), file in tiles.items()
         if not is_complete(file)
     )
-    parts.run(score_tile, ((task,) for task in tasks))
+    parts.do("score", score_tile, ((task,) for task in tasks))
 
 
 def _quantile(parts: Parts, rows: Sequence[Sequence[Path]], column: str, share: float) -> float:
@@ -208,7 +225,7 @@ def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, verdict: Verdict, out
         if not done[i]:
             files = [tiles[min(i, j), max(i, j)] for j in range(graph.parts)]
             tasks.append((i, graph.bounds, files, verdict, output, note))
-    parts.run(_strip, tasks)
+    parts.do("write", _strip, tasks)
 
 
 def _is_written(output: Path, i: int, note: Path) -> bool:
@@ -221,8 +238,7 @@ def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdic
     """Gather the edges that stay, in both directions, into the rows of part i."""
     n, pieces, weights = bounds[-1], [], []
     for j, file in enumerate(files):
-        stays, _ = verdict.stays(file)
-        first, second, weight = (column[stays] for column in read_columns(file, "first", "second", "weight"))
+        first, second, weight = verdict.kept(file)
         if j >= i:
             pieces.append(first.astype(np.int64) * n + (second + np.int64(bounds[j])))
             weights.append(weight)
@@ -233,8 +249,7 @@ def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdic
     pieces.clear()
     weights.clear()
     order = np.argsort(entries)
-    values = np.maximum(values[order], np.float32(verdict.floor))
-    entries = entries[order]
+    values, entries = values[order], entries[order]
     del order
     starts = np.searchsorted(entries, np.arange(bounds[i + 1] - bounds[i] + 1) * n)
     columns = np.remainder(entries, max(n, 1), out=entries).astype(np.int32)

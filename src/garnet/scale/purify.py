@@ -21,12 +21,13 @@ from garnet.features import alikeness_of_ends
 from garnet.graph import Graph
 from garnet.parameters import require_valid
 from garnet.prune import quantile
-from garnet.purification import Clock, Progress, Stage, plain
+from garnet.purification import Clock, Progress, Stage, Step, plain
 from garnet.scale.build import build_tiles
 from garnet.scale.cluster import OnCluster
 from garnet.scale.embed import ends_of_some_edges, feature_coordinates, scaled, spectrum
 from garnet.scale.journal import Journal
-from garnet.scale.neighbors import neighbor_pairs
+from garnet.scale.neighbors import Effort, neighbor_pairs
+from garnet.scale.parquet import NEEDED, EdgeTable, is_table, require_pyarrow
 from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import Cut, bytes_of
 from garnet.scale.prune import Pruned, Rule, prune
@@ -38,7 +39,8 @@ from garnet.spectral import choose_rank, eigengap
 if TYPE_CHECKING:
     from garnet.purify import GARNET
 
-_WORK = "work"
+# Readers of tables take no notice of what begins with a low line.
+_WORK, _WORK_IN_TABLE = "work", "_work"
 _STAGES = ("tile", "embed", "neighbours")
 _SOME_EDGES = 50_000
 # What is counted on before the graph is known.
@@ -51,22 +53,25 @@ class TiledPurification:
     """What purifying a graph on disk gave.
 
     Attributes:
-        graph: the purified graph; on disk if a folder was given for it, in memory if not.
+        graph: the purified graph; on disk if a folder was given for it, in tiles or as a table of edges, in memory if
+            not.
         values: leading eigenvalues.
         residuals: of the eigenpairs.
         pruned: how many edges were kept, dropped and added, and the score below which edges were pruned.
         stages: cost of each stage; of a run that was stopped, those of all its pieces that counted.
         parts: into how many parts the nodes were cut.
         parameters: the purifier that made it.
+        effort: how many cells were searched for neighbours, and the recall that this promises; None if none were.
     """
 
-    graph: Graph | TiledGraph
+    graph: Graph | TiledGraph | EdgeTable
     values: list[float]
     residuals: list[float]
     pruned: Pruned
     stages: tuple[Stage, ...]
     parts: int
     parameters: GARNET
+    effort: Effort | None = None
 
     @property
     def seconds(self) -> float:
@@ -84,6 +89,8 @@ class TiledPurification:
             "dropped": pruned.dropped,
             "added": pruned.added,
             "base_edges": pruned.base_edges,
+            "probes": None if self.effort is None else self.effort.probes,
+            "recall": None if self.effort is None else self.effort.recall,
             "rank": len(self.values),
             "largest_residual": max(self.residuals),
             "threshold": plain(pruned.threshold),
@@ -108,10 +115,15 @@ def purify_tiled(
     Args:
         purifier: with `memory` or `cluster` set.
         source: what `garnet.scale.sources.open_source` reads.
-        output: folder for the tiles of the purified graph, and for the work until it is done; None for a temporary one.
+        output: folder for the tiles of the purified graph, and for the work until it is done; if its name ends in
+            .parquet, for a table of edges instead; None for a temporary one.
         symmetrize: accept a directed graph.
         parts: cut the nodes into so many parts at least; the memory may ask for more.
         progress: called with the name of each stage as it begins.
+
+    Raises:
+        MissingExtra: a table or a cluster needs a package that is not installed.
+        GarnetError: the folder holds something else, or a file cannot be read or written.
     """
     require_tileable(purifier)
     if output is None:
@@ -120,41 +132,58 @@ def purify_tiled(
             result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
             return replace(result, graph=result.pruned.graph.to_graph())
     output = output.resolve()  # a worker may stand elsewhere
-    # A run that was stopped when all but its last note was written has both, and is brought to its end.
-    if (output / MANIFEST).exists() and not Journal.is_open(output / _WORK):
-        shutil.rmtree(output / _WORK, ignore_errors=True)
-        raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
+    _require_free(output)
     open_source(source)  # says what is wrong with it before anything is written
+    if is_table(output):
+        require_pyarrow()
     run = _run_of(purifier)
+    cut = _cut_for(purifier, run, parts)
+    if is_table(output) and isinstance(run, OnCluster):
+        run.require_package(*NEEDED)
     asked = {"source": _identity(source), "symmetrize": symmetrize, "parts": parts, **_parameters(purifier)}
-    journal = Journal(output / _WORK, {"version": __version__, **asked})
-    if isinstance(run, OnCluster):
-        run.require_folder(journal.folder)
-    clock = _Resumable(journal, progress)
+    step: Step | None = getattr(progress, "step", None)
+    with Journal(_work_of(output), {"version": __version__, **asked}) as journal:
+        if isinstance(run, OnCluster):
+            run.require_folder(journal.folder)
+        clock, tiles = _Resumable(journal, progress), journal.folder / "tiles"
+        with clock("tile") as facts:
+            if facts is None:
+                say = None if step is None else lambda name: step(name, 0, 0)
+                build_tiles(source, tiles, memory=cut.memory, parts=cut.parts, symmetrize=symmetrize, progress=say)
+                facts = {"memory": cut.memory}
+                clock.note(facts, tiles.iterdir())
+        graph = TiledGraph.open(tiles)
+        require_valid(purifier, graph.num_nodes, graph.num_edges)
+        rows = Parts(journal.folder, graph.bounds, run, step)
+        if run is here:
+            rows.hold(cut.spare(graph.num_nodes, graph.parts))
+        # Workers may have other limits when a run goes on.
+        result = _purify(purifier, graph, rows, clock, output, memory=facts["memory"])
+        journal.remove()
+    return result
 
-    memory = bytes_of(purifier.memory or _CLUSTER_MEMORY)
-    with clock("tile") as facts:
-        if facts is None:
-            cut = cut_of(purifier, max(parts, getattr(run, "workers", 1)))
-            build_tiles(source, journal.folder / "tiles", memory=memory, parts=cut.parts, symmetrize=symmetrize)
-            clock.note({}, (journal.folder / "tiles").iterdir())
-    graph = TiledGraph.open(journal.folder / "tiles")
-    require_valid(purifier, graph.num_nodes, graph.num_edges)
-    rows = Parts(journal.folder, graph.bounds, run)
 
+def _purify(
+    purifier: GARNET, graph: TiledGraph, parts: Parts, clock: _Resumable, output: Path, *, memory: int
+) -> TiledPurification:
+    """Embed the nodes of a tiled graph, find neighbours and prune; or go on with it."""
     with clock("embed") as facts:
         if facts is None:
-            facts = _embed(purifier, graph, rows)
-            clock.note(facts, rows.new(0, "points").files)
-    points = Tall(rows.new(0, "points").files, graph.bounds, facts["width"], keep=True)
+            facts = _embed(purifier, graph, parts)
+            clock.note(facts, parts.files("points"))
+    points = Tall(parts.files("points"), graph.bounds, facts["width"], keep=True)
 
     k = purifier.neighbors_of(graph.num_nodes, graph.num_edges)
     with clock("neighbours") as found:
         if found is None:
-            base = neighbor_pairs(rows, points, k, seed=purifier.seed) if k else {}
-            found = {"base": [[i, j, [file.name for file in files]] for (i, j), files in base.items()]}
+            base = neighbor_pairs(parts, points, k, memory=memory, seed=purifier.seed) if k else {}
+            effort = Effort.noted(parts.folder)
+            found = {
+                "base": [[i, j, [file.name for file in files]] for (i, j), files in base.items()],
+                "effort": None if effort is None else asdict(effort),
+            }
             clock.note(found, (file for files in base.values() for file in files))
-    base = {(i, j): [rows.folder / name for name in names] for i, j, names in found["base"]}
+    base = {(i, j): [parts.folder / name for name in names] for i, j, names in found["base"]}
 
     with clock("prune"):
         signs = None
@@ -170,10 +199,16 @@ def purify_tiled(
             signs=signs,
             weight=_weight_kind(purifier, k),
         )
-        pruned = prune(graph, rows, points, base, rule, output)
-    journal.remove()
+        pruned = prune(graph, parts, points, base, rule, output, as_table=is_table(output))
     return TiledPurification(
-        pruned.graph, facts["values"], facts["residuals"], pruned, tuple(clock.stages), graph.parts, purifier
+        graph=pruned.graph,
+        values=facts["values"],
+        residuals=facts["residuals"],
+        pruned=pruned,
+        stages=tuple(clock.stages),
+        parts=graph.parts,
+        parameters=purifier,
+        effort=None if found["effort"] is None else Effort(**found["effort"]),
     )
 
 
@@ -251,17 +286,40 @@ class _Resumable(Clock):
 
 def stages_done(output: Path) -> list[str]:
     """The stages of an unfinished run in the folder that are not done again."""
-    return [name for name in _STAGES if (output / _WORK / f"{name}.json").exists()]
+    return [name for name in _STAGES if (_work_of(output) / f"{name}.json").exists()]
 
 
-def cut_of(purifier: GARNET, least: int = 1) -> Cut:
-    """What decides into how many parts, at least so many, a graph is cut before anything is known of it."""
+def _work_of(output: Path) -> Path:
+    return output / (_WORK_IN_TABLE if is_table(output) else _WORK)
+
+
+def _require_free(output: Path) -> None:
+    """Refuse what is not a folder, and one that holds a finished graph."""
+    if output.is_file():
+        raise GarnetError(f"Cannot write {output}: it is a file, and the result is a folder; remove it first.")
+    work = _work_of(output)
+    finished = any(output.glob("*.parquet")) if is_table(output) else (output / MANIFEST).exists()
+    # A run that was stopped when all but its last note was written has both, and is brought to its end.
+    if finished and not Journal.is_open(work):
+        shutil.rmtree(work, ignore_errors=True)
+        raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
+
+
+def cut_of(purifier: GARNET) -> Cut:
+    """What decides into how many parts a graph is cut before anything is known of it, or of the workers."""
     return Cut(
-        memory=bytes_of(purifier.memory or _CLUSTER_MEMORY),
-        width=_coordinates(purifier),
-        k=purifier.k or _NEIGHBORS,
-        least=least,
+        memory=bytes_of(purifier.memory or _CLUSTER_MEMORY), width=_coordinates(purifier), k=purifier.k or _NEIGHBORS
     )
+
+
+def _cut_for(purifier: GARNET, run: Run, parts: int) -> Cut:
+    """The same for those who do the work: all that a process does at once must fit in its memory."""
+    cut = replace(cut_of(purifier), least=parts)
+    if not isinstance(run, OnCluster):
+        return cut
+    there = run.capacity()
+    memory = there.memory if purifier.memory is None and there.memory is not None else cut.memory
+    return replace(cut, memory=memory, least=max(parts, there.threads), at_once=there.at_once)
 
 
 def _coordinates(purifier: GARNET) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from garnet.scale.parts import Parts, Tall, read, write
+from garnet.scale.parts import Parts, Place, Tall, read, write
 from garnet.scale.tiles import TiledGraph
 
 
@@ -44,6 +43,8 @@ class TiledSpace:
     def product(self, block: Tall, *, slope: float = 1.0, shift: float = 0.0, minus: Tall | None = None) -> Tall:
         """See `Space`."""
         self.products += block.width
+        if self._parts.step is not None:
+            self._parts.step("columns", self.products, 0)
         target = self._parts.new(block.width)
         before = [None] * self._parts.count if minus is None else minus.files
         factors = slope / self.scale, shift
@@ -118,7 +119,7 @@ class TiledBasis:
         """See `Basis`."""
         self._blocks = [self.rotate(rotation)]
 
-    def _known(self) -> list[list[tuple[Path, int]]]:
+    def _known(self) -> list[list[tuple[Place, int]]]:
         return [[(block.files[i], block.width) for block in self._blocks] for i in range(self._parts.count)]
 
 
@@ -133,10 +134,10 @@ def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor) -> Tensor:
 
 
 def _product(
-    strip: tuple[TiledGraph, int, Sequence[Path], Sequence[Path], int],
+    strip: tuple[TiledGraph, int, Sequence[Place], Sequence[Place], int],
     factors: tuple[float, float],
-    minus: Path | None,
-    target: Path,
+    minus: Place | None,
+    target: Place,
 ) -> None:
     graph, i, files, roots, width = strip
     slope, shift = factors
@@ -151,24 +152,24 @@ def _product(
     write(target, image)
 
 
-def _random(rows: int, columns: int, seed: tuple[int, int], target: Path) -> None:
+def _random(rows: int, columns: int, seed: tuple[int, int], target: Place) -> None:
     numbers = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32)
     write(target, torch.from_numpy(numbers))
 
 
-def _dot(known: list[tuple[Path, int]], file: Path, width: int) -> Tensor:
+def _dot(known: list[tuple[Place, int]], file: Place, width: int) -> Tensor:
     block = read(file, width)
     return torch.cat([read(*one).T @ block for one in known]).double()
 
 
-def _less(known: list[tuple[Path, int]], file: Path, coefficients: Tensor, target: Path) -> None:
-    block = read(file, coefficients.shape[1])
+def _less(known: list[tuple[Place, int]], file: Place, coefficients: Tensor, target: Place) -> None:
+    block = read(file, coefficients.shape[1]).clone()
     for one, part in zip(known, torch.split(coefficients, [width for _, width in known]), strict=True):
         block.addmm_(read(*one), part, alpha=-1)
     write(target, block)
 
 
-def _rotate(known: list[tuple[Path, int]], rotation: Tensor, target: Path) -> None:
+def _rotate(known: list[tuple[Place, int]], rotation: Tensor, target: Place) -> None:
     image: Tensor | None = None
     for one, part in zip(known, torch.split(rotation, [width for _, width in known]), strict=True):
         block = read(*one)

@@ -20,6 +20,7 @@ from garnet.errors import GarnetError, MissingExtra, ParameterError
 from garnet.scale import cluster as cluster_module
 from garnet.scale.cluster import OnCluster
 from garnet.scale.parts import Parts, here
+from garnet.scale.plan import BASELINE
 from garnet.scale.purify import purify_tiled
 from garnet.scale.tiles import TiledGraph
 from garnet.solvers import Chebyshev
@@ -59,9 +60,13 @@ def impatient(monkeypatch):
     monkeypatch.setattr(cluster_module, "_LOOKS", 2)
 
 
-def local_cluster(*, processes, workers=2):
+def local_cluster(*, processes, workers=2, threads=1, limit="auto"):
     return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address=":0"
+        n_workers=workers,
+        threads_per_worker=threads,
+        processes=processes,
+        memory_limit=limit,
+        dashboard_address=":0",
     )
 
 
@@ -101,6 +106,79 @@ def test_workers_write_the_tiles_to_a_folder_and_leave_nothing_else(processes, d
     assert not list(tmp_path.glob("purified/*tmp*"))
     assert not (tmp_path / "purified" / "work").exists()
     assert distributed.default_client() is before
+
+
+def test_workers_write_a_table_of_edges(processes, dense, tmp_path):
+    table = pytest.importorskip("pyarrow.parquet")
+    result = replace(DENSE, cluster=processes).purify(SMALL, output=tmp_path / "clean.parquet")
+    found = table.read_table(tmp_path / "clean.parquet")
+    edges = np.stack([found["source"].to_numpy(), found["target"].to_numpy()])
+    order = np.lexsort(edges[::-1])
+    assert np.array_equal(edges[:, order], dense.graph.edges)
+    assert len({path.name for path in (tmp_path / "clean.parquet").iterdir()}) == result.parts == 2
+    assert result.summary()["edges_after"] == dense.graph.num_edges
+
+
+def test_workers_that_are_threads_share_the_memory_of_their_process():
+    with local_cluster(processes=False, threads=3, limit=0) as cluster, distributed.Client(cluster) as client:
+        run = OnCluster(client)
+        there = run.capacity()
+        assert (there.threads, there.at_once, there.memory) == (6, 6, None)
+        seen = run(_busy, ((0.05,) for _ in range(40)))
+        assert max(seen) == there.at_once  # so many tasks of one process were indeed under way
+
+
+RUNNING, LOCK = [0], threading.Lock()
+
+
+def _busy(seconds):
+    """How many tasks this process does at the moment."""
+    with LOCK:
+        RUNNING[0] += 1
+    time.sleep(seconds)
+    with LOCK:
+        now = RUNNING[0]
+        RUNNING[0] -= 1
+    return now
+
+
+def test_a_graph_is_cut_so_that_all_tasks_of_a_worker_fit_in_its_memory(tmp_path):
+    # Each node has half of the others for neighbours, so that a small graph takes much: about 300 bytes for each.
+    graph = block_model(2000, mean_degree=6, seed=0)
+    needed = 300 * (2000 * 1000 + graph.num_edges)
+
+    def stop(stage):
+        if stage == "embed":
+            raise KeyboardInterrupt
+
+    def parts(name, **memory):
+        with pytest.raises(KeyboardInterrupt):
+            GARNET(rank=4, k=1000, cluster=client, **memory).purify(graph, output=tmp_path / name, progress=stop)
+        return TiledGraph.open(tmp_path / name / "work" / "tiles").parts
+
+    with (
+        local_cluster(processes=True, workers=1, threads=3, limit="1.5GiB") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = OnCluster(client).capacity()
+        assert (there.threads, there.at_once) == (3, 3)
+        assert there.memory < 1.5 * 2**30  # some of it is left for what the worker itself holds
+        found = parts("by the limit")
+        assert BASELINE + 3 * needed / found <= there.memory < BASELINE + 3 * needed / (found - 1)
+        assert parts("with little", memory="1GiB") > found
+        assert parts("with plenty", memory="64GB") == there.threads
+
+
+def test_processes_that_are_workers_have_their_own_memory(processes):
+    there = OnCluster(processes).capacity()
+    assert (there.threads, there.at_once) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_tasks_are_counted_as_they_are_done(kind, request):
+    said = []
+    OnCluster(request.getfixturevalue(kind))(abs, [(-1,)] * 9, done=lambda *counts: said.append(counts))
+    assert said == [(number, 9) for number in range(10)]
 
 
 @dataclass
