@@ -8,8 +8,9 @@ STAMP  := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/garnet demo
 
+# One thread each: threads of several processes would wait for one another.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
