@@ -124,7 +124,7 @@ class GARNET:
     ) -> Purification:
         """Purify a graph, or anything that `as_graph` reads.
 
-        With `memory` or `cluster`, what comes back is a `garnet.scale.purify.TiledPurification`: the same figures, but
+        With `memory` or `cluster`, what comes back is a `garnet.scale.result.TiledPurification`: the same figures, but
         of single edges no more than the purified graph.
 
         Args:

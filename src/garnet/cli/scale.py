@@ -40,7 +40,8 @@ def names_a_file(output: Path) -> bool:
 def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool) -> dict[str, Any]:
     """Purify a graph in tiles, or go on with it; gives the figures."""
     from garnet.scale.parquet import EdgeTable
-    from garnet.scale.purify import purify_tiled, stages_done
+    from garnet.scale.purify import purify_tiled
+    from garnet.scale.resume import stages_done
 
     graph = named_graph(source)
     as_file = names_a_file(output)

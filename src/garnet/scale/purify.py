@@ -2,103 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 
 from garnet import __version__
-from garnet.errors import GarnetError, ParameterError
-from garnet.features import alikeness_of_ends
+from garnet.errors import ParameterError
 from garnet.graph import Graph
 from garnet.parameters import require_valid
-from garnet.prune import quantile
-from garnet.purification import Clock, Progress, Stage, Step, plain
+from garnet.purification import Progress, Step
 from garnet.scale.build import build_tiles
 from garnet.scale.cluster import OnCluster
-from garnet.scale.embed import ends_of_some_edges, feature_coordinates, scaled, spectrum
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import Effort, neighbor_pairs
-from garnet.scale.parquet import NEEDED, EdgeTable, is_table, require_pyarrow
+from garnet.scale.parquet import NEEDED, is_table, require_pyarrow
 from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import Cut, bytes_of
-from garnet.scale.prune import Pruned, Rule, prune
+from garnet.scale.points import embedded_points
+from garnet.scale.prune import Rule, prune
+from garnet.scale.result import TiledPurification, plain_parameters
+from garnet.scale.resume import Resumable, identity, require_free, work_of
 from garnet.scale.sources import open_source
-from garnet.scale.tiles import MANIFEST, TiledGraph
-from garnet.solvers.chebyshev import Chebyshev
-from garnet.spectral import choose_rank, eigengap
+from garnet.scale.tiles import TiledGraph
 
 if TYPE_CHECKING:
     from garnet.purify import GARNET
 
-# Readers of tables take no notice of what begins with a low line.
-_WORK, _WORK_IN_TABLE = "work", "_work"
-_STAGES = ("tile", "embed", "neighbours")
-_SOME_EDGES = 50_000
 # What is counted on before the graph is known.
 _RANK, _FEATURES, _NEIGHBORS = 100, 64, 15
 _CLUSTER_MEMORY = 4 << 30
-
-
-@dataclass(frozen=True, eq=False)
-class TiledPurification:
-    """What purifying a graph on disk gave.
-
-    Attributes:
-        graph: the purified graph; on disk if a folder was given for it, in tiles or as a table of edges, in memory if
-            not.
-        values: leading eigenvalues.
-        residuals: of the eigenpairs.
-        pruned: how many edges were kept, dropped and added, and the score below which edges were pruned.
-        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted.
-        parts: into how many parts the nodes were cut.
-        parameters: the purifier that made it.
-        effort: how many cells were searched for neighbours, and the recall that this promises; None if none were.
-    """
-
-    graph: Graph | TiledGraph | EdgeTable
-    values: list[float]
-    residuals: list[float]
-    pruned: Pruned
-    stages: tuple[Stage, ...]
-    parts: int
-    parameters: GARNET
-    effort: Effort | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of all stages."""
-        return sum(stage.seconds for stage in self.stages)
-
-    def summary(self) -> dict[str, Any]:
-        """The figures of this purification as plain values, ready for JSON."""
-        pruned = self.pruned
-        return {
-            "nodes": self.graph.num_nodes,
-            "edges_before": pruned.kept + pruned.dropped,
-            "edges_after": self.graph.num_edges,
-            "kept": pruned.kept,
-            "dropped": pruned.dropped,
-            "added": pruned.added,
-            "base_edges": pruned.base_edges,
-            "probes": None if self.effort is None else self.effort.probes,
-            "recall": None if self.effort is None else self.effort.recall,
-            "rank": len(self.values),
-            "largest_residual": max(self.residuals),
-            "threshold": plain(pruned.threshold),
-            "seconds": self.seconds,
-            "stages": [asdict(stage) for stage in self.stages],
-            "parts": self.parts,
-            "parameters": _parameters(self.parameters),
-        }
 
 
 def purify_tiled(
@@ -132,7 +67,7 @@ def purify_tiled(
             result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
             return replace(result, graph=result.pruned.graph.to_graph())
     output = output.resolve()  # a worker may stand elsewhere
-    _require_free(output)
+    require_free(output)
     open_source(source)  # says what is wrong with it before anything is written
     if is_table(output):
         require_pyarrow()
@@ -140,12 +75,12 @@ def purify_tiled(
     cut = _cut_for(purifier, run, parts)
     if is_table(output) and isinstance(run, OnCluster):
         run.require_package(*NEEDED)
-    asked = {"source": _identity(source), "symmetrize": symmetrize, "parts": parts, **_parameters(purifier)}
+    asked = {"source": identity(source), "symmetrize": symmetrize, "parts": parts, **plain_parameters(purifier)}
     step: Step | None = getattr(progress, "step", None)
-    with Journal(_work_of(output), {"version": __version__, **asked}) as journal:
+    with Journal(work_of(output), {"version": __version__, **asked}) as journal:
         if isinstance(run, OnCluster):
             run.require_folder(journal.folder)
-        clock, tiles = _Resumable(journal, progress), journal.folder / "tiles"
+        clock, tiles = Resumable(journal, progress), journal.folder / "tiles"
         with clock("tile") as facts:
             if facts is None:
                 say = None if step is None else lambda name: step(name, 0, 0)
@@ -164,12 +99,12 @@ def purify_tiled(
 
 
 def _purify(
-    purifier: GARNET, graph: TiledGraph, parts: Parts, clock: _Resumable, output: Path, *, memory: int
+    purifier: GARNET, graph: TiledGraph, parts: Parts, clock: Resumable, output: Path, *, memory: int
 ) -> TiledPurification:
     """Embed the nodes of a tiled graph, find neighbours and prune; or go on with it."""
     with clock("embed") as facts:
         if facts is None:
-            facts = _embed(purifier, graph, parts)
+            facts = embedded_points(purifier, graph, parts)
             clock.note(facts, parts.files("points"))
     points = Tall(parts.files("points"), graph.bounds, facts["width"], keep=True)
 
@@ -210,99 +145,6 @@ def _purify(
         parameters=purifier,
         effort=None if found["effort"] is None else Effort(**found["effort"]),
     )
-
-
-def _embed(purifier: GARNET, graph: TiledGraph, parts: Parts) -> dict[str, Any]:
-    """Write the points, V beside the features, and say of what they are made."""
-    labels = graph.labels()
-    rank = choose_rank(purifier.rank, graph.num_nodes, labels)
-    solver = purifier.solver or Chebyshev(tol=1e-5 if graph.num_nodes <= 50_000 else 1e-4)
-    if not isinstance(solver, Chebyshev):
-        raise ParameterError("With a memory limit or a cluster the 'solver' parameter of GARNET must be a Chebyshev.")
-    total = sum(float(graph.degrees(i).sum()) for i in range(graph.parts))
-    tau = total / graph.num_nodes if purifier.tau == "mean" else purifier.tau
-    found = spectrum(
-        graph, parts, rank, tau=tau if purifier.normalize else None, solver=solver, end=purifier.end, seed=purifier.seed
-    )
-    kept = eigengap(found.values) if purifier.rank == "auto" and labels is None else rank
-    roots = found.values[:kept].abs().sqrt()
-    spectral = parts.map(_embedded(roots, purifier.scaling), found.vectors)
-    features = feature_coordinates(graph, parts, purifier.features, purifier.feature_rank)
-    if features is None:
-        points = parts.map(lambda rows: rows, spectral, name="points")
-    else:
-        block = parts.map(scaled(purifier.scaling), features)
-        weight = purifier.feature_weight
-        if weight == "auto":
-            alike, first, second = ends_of_some_edges(
-                graph, parts, spectral, block, most=_SOME_EDGES, seed=purifier.seed
-            )
-            inner = alike >= quantile(alike, 0.5)
-            weight = purifier.say_of_features(alikeness_of_ends(first[inner], second[inner]))
-        points = parts.map(_beside(float(weight)), spectral, block, name="points")
-    return {
-        "width": points.width,
-        "values": found.values[:kept].tolist(),
-        "residuals": found.residuals[:kept].tolist(),
-        "products": found.products,
-    }
-
-
-def _embedded(roots: torch.Tensor, scaling: Any) -> Any:
-    work = scaled(scaling)
-    return lambda vectors: work(vectors[:, : len(roots)] * roots)
-
-
-def _beside(weight: float) -> Any:
-    return lambda spectral, block: torch.cat([spectral, weight * block], dim=1)
-
-
-class _Resumable(Clock):
-    """A clock that knows which stages were done before, and what they cost then."""
-
-    def __init__(self, journal: Journal, progress: Progress | None) -> None:
-        super().__init__(progress)
-        self._journal = journal
-        self._facts: dict[str, Any] = {}
-        self._files: tuple[Path, ...] = ()
-
-    def note(self, facts: dict[str, Any], files: Iterable[Path]) -> None:
-        """What a later run must know of the stage that is being done, and which files it must find."""
-        self._facts, self._files = facts, tuple(files)
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[Any]:
-        """Run a stage, or yield what was noted of it if it was done before."""
-        before = self._journal.done(name)
-        if before is not None:
-            yield before["facts"]
-            self.stages.append(Stage(**before["stage"]))
-            return
-        self._facts, self._files = {}, ()
-        with super().__call__(name):
-            yield None
-        self._journal.note(name, {"facts": self._facts, "stage": asdict(self.stages[-1])}, self._files)
-
-
-def stages_done(output: Path) -> list[str]:
-    """The stages of an unfinished run in the folder that are not done again."""
-    return [name for name in _STAGES if (_work_of(output) / f"{name}.json").exists()]
-
-
-def _work_of(output: Path) -> Path:
-    return output / (_WORK_IN_TABLE if is_table(output) else _WORK)
-
-
-def _require_free(output: Path) -> None:
-    """Refuse what is not a folder, and one that holds a finished graph."""
-    if output.is_file():
-        raise GarnetError(f"Cannot write {output}: it is a file, and the result is a folder; remove it first.")
-    work = _work_of(output)
-    finished = any(output.glob("*.parquet")) if is_table(output) else (output / MANIFEST).exists()
-    # A run that was stopped when all but its last note was written has both, and is brought to its end.
-    if finished and not Journal.is_open(work):
-        shutil.rmtree(work, ignore_errors=True)
-        raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
 
 
 def cut_of(purifier: GARNET) -> Cut:
@@ -355,26 +197,3 @@ def require_tileable(purifier: GARNET) -> None:
                 f"With a memory limit or a cluster the '{name}' parameter of GARNET must be one of "
                 f"{', '.join(map(repr, allowed))}. Got {got!r} instead."
             )
-
-
-def _identity(source: str | Path | Graph) -> list[Any]:
-    """What tells a source from another: a graph by what it holds, a file by its place, size and time."""
-    if isinstance(source, Graph):
-        return [source.fingerprint, _digest(source.features), _digest(source.labels)]
-    path = Path(source).resolve()
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    return [str(path), *([file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists())]
-
-
-def _digest(part: Any) -> str | None:
-    """Some hex digits that are the same wherever an array is, dense or sparse."""
-    if part is None:
-        return None
-    digest = hashlib.sha256()
-    for array in (part.indptr, part.indices, part.data) if sp.issparse(part) else (part,):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
-
-
-def _parameters(purifier: GARNET) -> dict[str, Any]:
-    return {field.name: plain(getattr(purifier, field.name)) for field in fields(purifier) if field.name != "cluster"}

@@ -1,0 +1,74 @@
+"""What purifying a graph on disk gives back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from garnet.graph import Graph
+from garnet.purification import Stage, plain
+from garnet.scale.neighbors import Effort
+from garnet.scale.parquet import EdgeTable
+from garnet.scale.prune import Pruned
+from garnet.scale.tiles import TiledGraph
+
+if TYPE_CHECKING:
+    from garnet.purify import GARNET
+
+
+@dataclass(frozen=True, eq=False)
+class TiledPurification:
+    """What purifying a graph on disk gave.
+
+    Attributes:
+        graph: the purified graph; on disk if a folder was given for it, in tiles or as a table of edges, in memory if
+            not.
+        values: leading eigenvalues.
+        residuals: of the eigenpairs.
+        pruned: how many edges were kept, dropped and added, and the score below which edges were pruned.
+        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted.
+        parts: into how many parts the nodes were cut.
+        parameters: the purifier that made it.
+        effort: how many cells were searched for neighbours, and the recall that this promises; None if none were.
+    """
+
+    graph: Graph | TiledGraph | EdgeTable
+    values: list[float]
+    residuals: list[float]
+    pruned: Pruned
+    stages: tuple[Stage, ...]
+    parts: int
+    parameters: GARNET
+    effort: Effort | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of this purification as plain values, ready for JSON."""
+        pruned = self.pruned
+        return {
+            "nodes": self.graph.num_nodes,
+            "edges_before": pruned.kept + pruned.dropped,
+            "edges_after": self.graph.num_edges,
+            "kept": pruned.kept,
+            "dropped": pruned.dropped,
+            "added": pruned.added,
+            "base_edges": pruned.base_edges,
+            "probes": None if self.effort is None else self.effort.probes,
+            "recall": None if self.effort is None else self.effort.recall,
+            "rank": len(self.values),
+            "largest_residual": max(self.residuals),
+            "threshold": plain(pruned.threshold),
+            "seconds": self.seconds,
+            "stages": [asdict(stage) for stage in self.stages],
+            "parts": self.parts,
+            "parameters": plain_parameters(self.parameters),
+        }
+
+
+def plain_parameters(purifier: GARNET) -> dict[str, Any]:
+    """The parameters of a purifier as plain values; where it does its work is none."""
+    return {field.name: plain(getattr(purifier, field.name)) for field in fields(purifier) if field.name != "cluster"}
