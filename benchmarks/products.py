@@ -47,7 +47,7 @@ def main() -> None:
         result, seconds = timed(lambda: purifier.purify(graph))
         run = {"seconds": seconds, **{stage.name: stage.seconds for stage in result.stages}}
         run |= {"products": result.spectrum.products, "residual": float(result.spectrum.residuals.max())}
-        run |= {"base edges": result.base.shape[1], "peak_gb": peak(chosen.device)}
+        run |= {"base edges": int(result.near.sum()), "peak_gb": peak(chosen.device)}
         figures["runs"].append(run)
         print(run, flush=True)
     points = unit(result.spectrum.embedding)

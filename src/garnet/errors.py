@@ -1,5 +1,7 @@
 """What can go wrong, said in one sentence that names the value and what to do about it."""
 
+from __future__ import annotations
+
 
 class GarnetError(Exception):
     """Everything the library raises on purpose; the command line turns it into one line."""
@@ -30,6 +32,11 @@ class MissingExtra(GarnetError, ImportError):
 
     def __init__(self, package: str, purpose: str, cure: str) -> None:
         super().__init__(f"{purpose} needs the package '{package}': pip install '{cure}'.")
+        self._said = package, purpose, cure
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
+        """As it is pickled, on its way from a worker: by what it was made of."""
+        return type(self), self._said
 
 
 class RankWarning(UserWarning):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,33 +34,61 @@ Step = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """What became of every edge: each array of edges is (2, m), each array of scores (m,).
+    """What became of every edge.
+
+    `kept`, `dropped` and `added` are edges, (2, m) each; `kept_scores`, `dropped_scores` and `added_scores` say how
+    critical each is, (m,). They are made when they are first asked for: of a graph with a hundred million edges on a
+    GPU they take longer to bring to the host than to find.
 
     Attributes:
-        kept: input edges that the purified graph still has.
-        dropped: input edges that it has no more.
-        added: edges that the input did not have.
-        kept_scores: how critical each kept edge is.
-        dropped_scores: how critical each dropped edge would have been.
-        added_scores: how critical each added edge is.
+        edges: (2, m) edges of the input, of the purified graph, or of both, sorted, the smaller node first.
+        scores: (m,) how critical each is, or would have been.
+        given: (m,) which are of the input.
+        stays: (m,) which are of the purified graph.
         num_nodes: number of nodes of both graphs.
     """
 
-    kept: Edges
-    dropped: Edges
-    added: Edges
-    kept_scores: NDArray[np.float32]
-    dropped_scores: NDArray[np.float32]
-    added_scores: NDArray[np.float32]
+    edges: Tensor
+    scores: Tensor
+    given: Tensor
+    stays: Tensor
     num_nodes: int
 
-    @classmethod
-    def of(cls, edges: Tensor, scores: Tensor, given: Tensor, stays: Tensor, num_nodes: int) -> Ledger:
-        """Take apart edges of the input and of the purified graph: (2, m), scores (m,), and of which graph each is."""
-        fates = given & stays, given & ~stays, stays & ~given
-        kept, dropped, added = (edges[:, fate].cpu().numpy() for fate in fates)
-        of_kept, of_dropped, of_added = (scores[fate].cpu().numpy() for fate in fates)
-        return cls(kept, dropped, added, of_kept, of_dropped, of_added, num_nodes)
+    @cached_property
+    def kept(self) -> Edges:
+        """Input edges that the purified graph still has."""
+        return _here(self.edges[:, self.given & self.stays])
+
+    @cached_property
+    def dropped(self) -> Edges:
+        """Input edges that it has no more."""
+        return _here(self.edges[:, self.given & ~self.stays])
+
+    @cached_property
+    def added(self) -> Edges:
+        """Edges that the input did not have."""
+        return _here(self.edges[:, self.stays & ~self.given])
+
+    @cached_property
+    def kept_scores(self) -> NDArray[np.float32]:
+        """How critical each kept edge is."""
+        return _here(self.scores[self.given & self.stays])
+
+    @cached_property
+    def dropped_scores(self) -> NDArray[np.float32]:
+        """How critical each dropped edge would have been."""
+        return _here(self.scores[self.given & ~self.stays])
+
+    @cached_property
+    def added_scores(self) -> NDArray[np.float32]:
+        """How critical each added edge is."""
+        return _here(self.scores[self.stays & ~self.given])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many edges were kept, dropped and added."""
+        kept, given, stays = (int(which.sum()) for which in (self.given & self.stays, self.given, self.stays))
+        return {"kept": kept, "dropped": given - kept, "added": stays - kept}
 
     def share_dropped(self, edges: Edges) -> float:
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
@@ -82,8 +111,7 @@ class Purification:
     Attributes:
         graph: the purified graph; nodes, features, labels, split and names are those of the input.
         spectrum: leading eigenpairs of the input's adjacency.
-        base: (2, m) edges of the base graph.
-        scores: (m,) score of each base edge; the larger, the more critical.
+        near: which of the ledger's edges are of the base graph, (m,).
         threshold: the score below which edges were pruned: gamma in the units of `scores`.
         ledger: what became of each input edge, and which edges are new.
         stages: cost of each stage.
@@ -92,12 +120,21 @@ class Purification:
 
     graph: Graph
     spectrum: Spectrum
-    base: Edges
-    scores: NDArray[np.float32]
+    near: Tensor
     threshold: float
     ledger: Ledger
     stages: tuple[Stage, ...]
     parameters: GARNET
+
+    @cached_property
+    def base(self) -> Edges:
+        """The edges of the base graph, (2, m)."""
+        return _here(self.ledger.edges[:, self.near])
+
+    @cached_property
+    def scores(self) -> NDArray[np.float32]:
+        """The score of each base edge, (m,); the larger, the more critical."""
+        return _here(self.ledger.scores[self.near])
 
     @property
     def seconds(self) -> float:
@@ -106,16 +143,14 @@ class Purification:
 
     def summary(self) -> dict[str, Any]:
         """The figures of this purification as plain values, ready for JSON."""
-        ledger = self.ledger
+        counts = self.ledger.counts
         parameters = {field.name: getattr(self.parameters, field.name) for field in fields(self.parameters)}
         return {
             "nodes": self.graph.num_nodes,
-            "edges_before": ledger.kept.shape[1] + ledger.dropped.shape[1],
+            "edges_before": counts["kept"] + counts["dropped"],
             "edges_after": self.graph.num_edges,
-            "kept": ledger.kept.shape[1],
-            "dropped": ledger.dropped.shape[1],
-            "added": ledger.added.shape[1],
-            "base_edges": self.base.shape[1],
+            **counts,
+            "base_edges": int(self.near.sum()),
             "rank": self.spectrum.rank,
             "largest_residual": float(self.spectrum.residuals.max()),
             "threshold": plain(self.threshold),
@@ -123,6 +158,12 @@ class Purification:
             "stages": [asdict(stage) for stage in self.stages],
             "parameters": {name: plain(value) for name, value in parameters.items()},
         }
+
+
+def _here(part: Tensor) -> NDArray[Any]:
+    """A tensor as an array."""
+    array: NDArray[Any] = part.cpu().numpy()
+    return array
 
 
 def plain(value: Any) -> Any:

@@ -161,12 +161,8 @@ class GARNET:
             kept = edges[:, stays]
             weights = self._weights(graph, here, points, kept, scores[stays])
             purified = replace(graph, adjacency=joined(kept, weights, graph.num_nodes))
-        with clock("ledger"):
-            ledger = Ledger.of(edges, scores, given, stays, graph.num_nodes)
-            base_scores = scores[near].cpu().numpy()
-        return Purification(
-            purified, spectrum, base.cpu().numpy(), base_scores, threshold, ledger, tuple(clock.stages), self
-        )
+        ledger = Ledger(edges, scores, given, stays, graph.num_nodes)
+        return Purification(purified, spectrum, near, threshold, ledger, tuple(clock.stages), self)
 
     def __call__(self, data: Any) -> Any:
         """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.

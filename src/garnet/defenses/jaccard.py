@@ -81,7 +81,7 @@ class Jaccard:
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
             scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
-            ledger = Ledger.of(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
+            ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return JaccardGraph(cleaned, ledger, tuple(clock.stages))
 
 

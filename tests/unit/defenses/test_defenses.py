@@ -33,7 +33,7 @@ def test_purified_trains_on_the_purified_graph(graph):
     purifier = GARNET(rank=10, k=5)
     (one, other) = Purified(purifier, GCN(hidden=8), QUICK).fit_seeds(graph, [0, 1])
     assert one.graph == other.graph == purifier.purify(graph).graph
-    assert [stage.name for stage in one.stages] == ["embed", "neighbours", "prune", "ledger", "train"]
+    assert [stage.name for stage in one.stages] == ["embed", "neighbours", "prune", "train"]
     assert torch.equal(one.on(one.graph).logits(), one.logits())
     plain = Purified(None, GCN(hidden=8), QUICK).fit(graph)
     assert plain.graph is graph

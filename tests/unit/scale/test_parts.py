@@ -57,6 +57,44 @@ def test_files_go_with_the_matrix_but_for_one_with_a_name(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["points-0.bin", "points-1.bin"]
 
 
+def test_matrices_stay_in_memory_while_there_is_room_and_give_it_back(tmp_path):
+    parts = Parts(tmp_path, (0, 2, 4))
+    parts.hold(2 * 4 * 3)  # a part of two rows and three columns
+
+    def files():
+        return sorted(path.name for path in tmp_path.iterdir())
+
+    rows = torch.arange(12.0).view(4, 3)
+    start = stored(Parts(tmp_path, (0, 2, 4)), rows, "start")
+    first = parts.map(lambda x: x + 1, start)
+    assert len(files()) == 3  # the second part of it found no room
+    second = parts.map(lambda x: x + 2, start)
+    assert len(files()) == 5
+    torch.testing.assert_close(whole(first), rows + 1)
+    torch.testing.assert_close(whole(second), rows + 2)
+    del first
+    assert len(files()) == 4
+    third = parts.map(lambda x: 3 * x, start)
+    assert len(files()) == 5  # in the room that was given back, one of its parts
+    torch.testing.assert_close(whole(third), 3 * rows)
+    parts.map(lambda x: x, start, name="stays")
+    assert "stays-0.bin" in files()
+    assert "stays-1.bin" in files()
+
+
+@pytest.mark.parametrize("room", [100_000, 1 << 30])
+def test_what_is_held_in_memory_changes_no_eigenpair(tiled, room):
+    graph = block_model(3000, mean_degree=8, seed=0)
+    tiles, parts = tiled(graph, 2)
+    solver = Chebyshev(tol=1e-5)
+    on_disk = spectrum(tiles, parts, 12, tau=0.0, solver=solver, end="algebraic", seed=0)
+    vectors = whole(on_disk.vectors)
+    parts.hold(room)
+    held = spectrum(tiles, parts, 12, tau=0.0, solver=solver, end="algebraic", seed=0)
+    assert torch.equal(held.values, on_disk.values)
+    assert torch.equal(whole(held.vectors), vectors)
+
+
 def test_a_file_that_is_gone_or_cut_short_is_said(tmp_path):
     parts = Parts(tmp_path, (0, 2, 4))
     tall = stored(parts, torch.ones(4, 3))
