@@ -1,4 +1,4 @@
-"""Neighbours within cells on a GPU, by kernels that compare distances where they are made and never write them all.
+"""Neighbours within cells, and scores of edges, by kernels for a GPU that write no more than is wanted of them.
 
 A matrix of distances between a cell and the cells around it is a hundred times larger than what is wanted of it. Here a
 row has a bound first, the k-th distance of the few hundred points that are met first; then products in half precision
@@ -18,14 +18,14 @@ from torch import Tensor
 _QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
 _CAPACITY = 512  # points that a row may collect in a round
 _ROWS = 1 << 18  # points that are searched for at a time
+_EDGES = 16  # that are compared side by side
 _FIRST, _EARLY = 4, 16  # parts of which a first bound, and then a better one, is taken
 
 
 def usable(points: Tensor) -> bool:
-    """Whether these kernels run where the points are: on a CUDA device with Triton, or with Triton's interpreter."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    return points.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    """Whether these kernels run on such points: in float32, on a CUDA device with Triton or in Triton's interpreter."""
+    place = points.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    return place and points.dtype == torch.float32 and importlib.util.find_spec("triton") is not None
 
 
 def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,6 +45,27 @@ def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) 
     near = _Near(points, sizes, ranked, k, probes)
     away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
     return torch.cat(away), torch.cat(found), torch.cat(sure)
+
+
+def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> Tensor:
+    """Of row i of one matrix and row j of another, for each edge (i, j), the squared distance or the inner product.
+
+    Args:
+        left: (n, d) float32.
+        right: (n, d) float32.
+        edges: (2, m) int64.
+        distance: which of both.
+    """
+    from garnet.kernels import compare
+
+    first, second = edges.contiguous()
+    result = left.new_empty(edges.shape[1])
+    if len(result):
+        compare[(-(-len(result) // _EDGES),)](
+            left.contiguous(), right.contiguous(), first, second, result, len(result), left.shape[1],
+            DISTANCE=distance, SOME=_EDGES, DEPTH=128, num_warps=4,
+        )  # fmt: skip
+    return result
 
 
 class _Near:

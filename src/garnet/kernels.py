@@ -77,3 +77,26 @@ def measure(points, found, counts, away, row, width, CAPACITY: tl.constexpr, SOM
             apart = left[None, :] - right
             total += tl.sum(apart * apart, axis=1)
         tl.store(away + here * CAPACITY + places, total, mask=real)
+
+
+@triton.jit
+def compare(
+    left, right, first, second, result, edges, width,
+    DISTANCE: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """For each edge the squared distance of two rows, or their inner product."""
+    places = tl.program_id(0).to(tl.int64) * SOME + tl.arange(0, SOME)
+    real = places < edges
+    mine = left + tl.load(first + places, mask=real, other=0)[:, None] * width
+    theirs = right + tl.load(second + places, mask=real, other=0)[:, None] * width
+    depth = tl.arange(0, DEPTH)
+    total = tl.zeros((SOME,), dtype=tl.float32)
+    for at in range(0, width, DEPTH):
+        inside = real[:, None] & (at + depth < width)[None, :]
+        one = tl.load(mine + (at + depth)[None, :], mask=inside, other=0.0)
+        other = tl.load(theirs + (at + depth)[None, :], mask=inside, other=0.0)
+        if DISTANCE:
+            total += tl.sum((one - other) * (one - other), axis=1)
+        else:
+            total += tl.sum(one * other, axis=1)
+    tl.store(result + places, total, mask=real)

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from garnet.errors import ParameterError
+from garnet.fused import compared, usable
 from garnet.graph import Edges, Graph
 from garnet.spectral import Solver, laplacian
 
@@ -23,6 +24,8 @@ _CHUNK_ON_GPU = 1 << 28
 
 def squared_distances(points: Tensor, edges: Edges | Tensor) -> Tensor:
     """||V_i - V_j||^2 for each edge, shape (m,), a chunk of edges at a time."""
+    if usable(points):
+        return compared(points, points, torch.as_tensor(edges, device=points.device), distance=True)
     return torch.cat([(points[u] - points[v]).square().sum(dim=1) for u, v in _chunks(edges, points)])
 
 
@@ -31,6 +34,8 @@ def inner_products(left: Tensor, right: Tensor, edges: Edges | Tensor) -> Tensor
 
     With left = U|L|^(1/2) and right = left with the signs of L, these are entries of U L U^T.
     """
+    if usable(left):
+        return compared(left, right, torch.as_tensor(edges, device=left.device), distance=False)
     return torch.cat([(left[u] * right[v]).sum(dim=1) for u, v in _chunks(edges, left)])
 
 

@@ -6,6 +6,7 @@ import torch
 from garnet import fused
 from garnet.cells import fit_quantiser
 from garnet.layout import Layout
+from garnet.prune import inner_products, squared_distances
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -74,3 +75,19 @@ def test_equal_points_are_neighbours(monkeypatch):
     away, found = layout.search(points, 1, 4)
     assert float(away.abs().max()) == 0
     assert torch.equal(found[:, 0], torch.arange(240, device=DEVICE) ^ 1)
+
+
+@pytest.mark.parametrize("edges", [0, 1, 37])
+@pytest.mark.parametrize("dimension", [3, 150])
+def test_edges_have_the_distances_and_products_of_their_ends(edges, dimension):
+    generator = torch.Generator().manual_seed(edges)
+    left, right = (torch.randn(50, dimension, generator=generator).to(DEVICE) for _ in range(2))
+    ends = torch.randint(50, (2, edges), generator=generator).to(DEVICE)
+    apart = (left[ends[0]].double() - right[ends[1]].double()).square().sum(dim=1)
+    product = (left[ends[0]].double() * right[ends[1]].double()).sum(dim=1)
+    torch.testing.assert_close(fused.compared(left, right, ends, distance=True).double(), apart, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        fused.compared(left, right, ends, distance=False).double(), product, rtol=1e-5, atol=1e-4
+    )
+    assert torch.equal(squared_distances(left, ends), fused.compared(left, left, ends, distance=True))
+    assert torch.equal(inner_products(left, right, ends), fused.compared(left, right, ends, distance=False))

@@ -78,8 +78,7 @@ class Chebyshev:
             latest = basis.extend(filtered(space, latest, cutoff, top, self.growth, end))
             if basis.size < rank + block:
                 continue
-            ritz, rotation = basis.ritz(end)
-            values = ritz[:rank]
+            values = basis.ritz_values(end)[:rank]
             top = max(top, float(values[0].abs()))
             last = float(values[-1].abs() if end == "magnitude" else values[-1])
             if last < cutoff and basis.size >= 2 * rank:
@@ -89,6 +88,8 @@ class Chebyshev:
             previous = values
             if not (settled or exhausted or full):
                 continue
+            values, rotation = basis.ritz(end)
+            values = values[:rank]
             vectors = basis.rotate(rotation[:, :rank])
             residuals = lengths(space, space.map(_residual(values), space.product(vectors), vectors)).float()
             converged = bool(residuals.max() <= tol * top)
@@ -142,10 +143,15 @@ class _Projection:
         self._projected = grown
         return block
 
+    def ritz_values(self, end: End) -> Tensor:
+        """Eigenvalues of H, the leading one first: a fraction of what the eigenvectors take."""
+        values: Tensor = torch.linalg.eigvalsh(self._projected)
+        return values[_leading(values, end)].float()
+
     def ritz(self, end: End) -> tuple[Tensor, Tensor]:
         """Eigenvalues of H, the leading one first, and its eigenvectors."""
         values, vectors = torch.linalg.eigh(self._projected)
-        order = (values if end == "algebraic" else values.abs()).argsort(descending=True)
+        order = _leading(values, end)
         return values[order].float(), vectors[:, order]
 
     def rotate(self, rotation: Tensor) -> Block:
@@ -170,6 +176,11 @@ class _Projection:
             new = squares > 1e-9
             block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
         return block
+
+
+def _leading(values: Tensor, end: End) -> Tensor:
+    """The order in which eigenvalues lead."""
+    return (values if end == "algebraic" else values.abs()).argsort(descending=True)
 
 
 def _unit(space: Space, block: Block) -> Block:
