@@ -9,6 +9,7 @@ from garnet.datasets import block_model, cora
 from garnet.edges import contains
 from garnet.neighbors import Cells, Exact, Ivf
 from garnet.scale.build import build_tiles
+from garnet.scale.cluster import OnCluster
 from garnet.scale.embed import spectrum
 from garnet.scale.parts import Parts, whole
 from garnet.scale.purify import purify_tiled
@@ -26,11 +27,13 @@ GRAPHS = {
 }
 
 
+# Regularised degrees: without them the 50th eigenvalue of the block model has as many equals as it has pieces.
+REFERENCE = GARNET(solver=Arpack(tol=1e-10), neighbors=Exact(), tau="mean", k=15)
+
+
 @pytest.fixture(scope="module", params=GRAPHS.values(), ids=GRAPHS)
 def reference(request):
-    # Regularised degrees: without them the 50th eigenvalue of the block model has as many equals as it has pieces.
-    purifier = GARNET(solver=Arpack(tol=1e-10), neighbors=Exact(), tau="mean", k=15)
-    return request.param, purifier.purify(request.param)
+    return request.param, REFERENCE.purify(request.param)
 
 
 def agree(reference, found):
@@ -50,6 +53,14 @@ def test_a_path_agrees_with_arpack_and_exact_search(reference, solver, search):
     agree(expected.graph, found.graph)
 
 
+def spans_the_same(reference, graph, parts):
+    """The leading eigenvectors of a tiled graph, wherever they are found, are those of the reference."""
+    tau = 2 * graph.num_edges / graph.num_nodes  # their weights are one
+    found = spectrum(graph, parts, 70, tau=tau, solver=Chebyshev(tol=1e-5), end="algebraic", seed=0)
+    cosines = torch.linalg.svdvals(reference.spectrum.vectors.double().T @ whole(found.vectors).double())
+    assert cosines.min() >= 0.999
+
+
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, tmp_path):
     graph, expected = reference
@@ -59,9 +70,23 @@ def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, tmp_
     np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
     agree(expected.graph, found.graph.to_graph())
     tiles = build_tiles(graph, tmp_path / "tiles", memory=1 << 30, parts=parts)
-    place = Parts(tmp_path, tiles.bounds)
-    pairs = spectrum(
-        tiles, place, 70, tau=float(graph.degrees.mean()), solver=Chebyshev(tol=1e-5), end="algebraic", seed=0
-    )
-    cosines = torch.linalg.svdvals(expected.spectrum.vectors.double().T @ whole(pairs.vectors).double())
-    assert cosines.min() >= 0.999
+    spans_the_same(expected, tiles, Parts(tmp_path, tiles.bounds))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_a_cluster_agrees_with_arpack_and_exact_search(processes, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    graph = cora()
+    expected = REFERENCE.purify(graph)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        found = GARNET(cluster=client, tau="mean", k=15).purify(graph, output=tmp_path / "out")
+        tiles = build_tiles(graph, tmp_path / "tiles", memory=1 << 30, parts=2)
+        spans_the_same(expected, tiles, Parts(tmp_path, tiles.bounds, OnCluster(client)))
+    np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
+    agree(expected.graph, found.graph.to_graph())
