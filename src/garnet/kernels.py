@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+# What changes from call to call is no reason to compile again.
+@triton.jit(do_not_specialize=["row", "first", "end"])
 def emit(
     half, squares, bounds, tile_start, tile_part, starts, sizes, ranked, found, counts,
     row, first, end, scale, relative, absolute,
@@ -54,7 +55,7 @@ def emit(
     tl.store(counts + here, count, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["row"])
 def measure(points, found, counts, away, row, width, CAPACITY: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr):
     """The squared distances of the points that a row has collected."""
     here = tl.program_id(0).to(tl.int64)
@@ -79,7 +80,7 @@ def measure(points, found, counts, away, row, width, CAPACITY: tl.constexpr, SOM
         tl.store(away + here * CAPACITY + places, total, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["edges"])
 def compare(
     left, right, first, second, result, edges, width,
     DISTANCE: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr,
