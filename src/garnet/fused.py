@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 _QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
+_WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
 _ROWS = 1 << 18  # points that are searched for at a time
 _EDGES = 16  # that are compared side by side
@@ -136,7 +137,7 @@ class _Near:
             self._starts, self._sizes, self._ranked, found, counts,
             row, first, min(end, self._probes), self._longest**2, *self._slack,
             REACH=self._ranked.shape[1], WIDTH=self._half.shape[1], CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
-            DEPTH=_DEPTH, num_warps=8, num_stages=3,
+            DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
         )  # fmt: skip
         measure[(len(bound),)](
             self._points, found, counts, away, row, self._points.shape[1], CAPACITY=_CAPACITY, SOME=16, DEPTH=128,

@@ -13,46 +13,46 @@ def emit(
     DEPTH: tl.constexpr,
 ):  # fmt: skip
     """Collect, for a tile of queries, the points of the parts around it that may lie within the bounds."""
+    # One place in 64 bits for a tile, and steps from there in 32: addresses of every number would fill the registers.
     tile = tl.program_id(0)
     part = tl.load(tile_part + tile)
-    mine = tl.load(tile_start + tile) + tl.arange(0, QUERIES)
-    real = mine < tl.load(starts + part) + tl.load(sizes + part)
-    here = (mine - row).to(tl.int64)
-    bound = tl.load(bounds + here, mask=real, other=-float("inf"))
-    square = tl.load(squares + mine, mask=real, other=0.0)
-    reach = tl.sqrt(square) * relative
-    count = tl.zeros((QUERIES,), dtype=tl.int32)
+    origin = tl.load(tile_start + tile)
+    queries = tl.arange(0, QUERIES)
+    pool = tl.arange(0, POOL)
     depth = tl.arange(0, DEPTH)
-    rows = half + mine.to(tl.int64)[:, None] * WIDTH + depth[None, :]
+    left_steps = queries[:, None] * WIDTH + depth[None, :]
+    right_steps = pool[None, :] * WIDTH + depth[:, None]
+    mine = half + origin.to(tl.int64) * WIDTH
+    kept = found + (origin - row).to(tl.int64) * CAPACITY
+    real = queries < tl.load(starts + part) + tl.load(sizes + part) - origin
+    square = tl.load(squares + origin + queries, mask=real, other=0.0)
+    reach = tl.sqrt(square) * relative
+    bound = tl.load(bounds + (origin - row) + queries, mask=real, other=-float("inf")) + absolute - square
+    count = tl.zeros((QUERIES,), dtype=tl.int32)
     for probe in range(first, end):
         other = tl.load(ranked + part.to(tl.int64) * REACH + probe)
         begin = tl.load(starts + other)
         stop = begin + tl.load(sizes + other)
+        theirs = half + begin.to(tl.int64) * WIDTH
         for start in range(begin, stop, POOL):
             if tl.min(tl.where(real, count, CAPACITY), axis=0) < CAPACITY:
-                theirs = start + tl.arange(0, POOL)
-                there = theirs < stop
-                columns = half + theirs.to(tl.int64)[None, :] * WIDTH + depth[:, None]
+                there = pool < stop - start
                 product = tl.zeros((QUERIES, POOL), dtype=tl.float32)
                 for at in range(0, WIDTH, DEPTH):
-                    left = tl.load(rows + at, mask=real[:, None], other=0.0)
-                    right = tl.load(columns + at, mask=there[None, :], other=0.0)
+                    left = tl.load(mine + at + left_steps, mask=real[:, None], other=0.0)
+                    right = tl.load(theirs + (start - begin) * WIDTH + at + right_steps, mask=there[None, :], other=0.0)
                     product = tl.dot(left, right, product)
-                their_square = tl.load(squares + theirs, mask=there, other=0.0)
-                away = square[:, None] + their_square[None, :] - 2 * scale * product
-                slack = reach[:, None] * tl.sqrt(their_square)[None, :] + absolute
-                hit = (away <= bound[:, None] + slack) & there[None, :] & real[:, None]
-                hit = hit & (mine[:, None] != theirs[None, :])
+                # Not a number where there is no point: no comparison holds.
+                their_square = tl.load(squares + start + pool, mask=there, other=float("nan"))
+                away = their_square[None, :] - 2 * scale * product - reach[:, None] * tl.sqrt(their_square)[None, :]
+                hit = (away <= bound[:, None]) & (queries[:, None] + (origin - start) != pool[None, :])
                 number = hit.to(tl.int32)
                 if tl.max(tl.max(number, axis=1), axis=0) > 0:
                     place = count[:, None] + tl.cumsum(number, axis=1) - 1
-                    tl.store(
-                        found + here[:, None] * CAPACITY + place,
-                        tl.broadcast_to(theirs[None, :], (QUERIES, POOL)),
-                        mask=hit & (place < CAPACITY),
-                    )
+                    names = tl.broadcast_to((start + pool)[None, :], (QUERIES, POOL))
+                    tl.store(kept + queries[:, None] * CAPACITY + place, names, mask=hit & (place < CAPACITY))
                     count += tl.sum(number, axis=1)
-    tl.store(counts + here, count, mask=real)
+    tl.store(counts + (origin - row) + queries, count, mask=real)
 
 
 @triton.jit(do_not_specialize=["row"])
