@@ -36,6 +36,8 @@ SECONDS_A_CELL = 28e-6
 """To read from one part the points of a cell that is searched."""
 SECONDS_AN_EDGE = 1.2e-6
 """To score an edge of the base graph or of the input, and to write it."""
+SECONDS_A_SHARED_NEIGHBOR = 60e-9
+"""To look for a neighbour of one end of an edge among those of the other: on a drawn graph of 65 M edges."""
 
 _TEMPORARY_A_PAIR, _SCORED_AN_EDGE, _PAIR = 44, 21, 8
 
@@ -104,11 +106,11 @@ def estimate(purifier: GARNET, extent: Extent) -> Estimate:
     width = rank + min(features, purifier.feature_rank or features)
     parts = cut_of(purifier).parts(n, m) if tiled else 1
     found = Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=())
-    costs = _on_disk(purifier, found, width) if tiled else _in_memory(found, width)
+    costs = _on_disk(purifier, found, width) if tiled else _in_memory(purifier, found, width)
     return Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=costs)
 
 
-def _seconds(found: Estimate, width: int) -> dict[str, float]:
+def _seconds(purifier: GARNET, found: Estimate, width: int) -> dict[str, float]:
     """Of each stage but the first."""
     n, m, rank, parts = found.extent.nodes, found.extent.edges, found.rank, found.parts
     columns = PRODUCTS + PRODUCTS_A_PAIR * rank
@@ -120,14 +122,13 @@ def _seconds(found: Estimate, width: int) -> dict[str, float]:
         cell = max(64, n**0.5 / 5)
         search = n * PROBES * cell * (SECONDS_A_CANDIDATE + SECONDS_A_COORDINATE * width)
         search += n / cell * PROBES * parts * SECONDS_A_CELL
-    return {
-        "embed": embed,
-        "neighbours": search if found.k else 0.0,
-        "prune": SECONDS_AN_EDGE * (n * found.k + m),
-    }
+    prune = SECONDS_AN_EDGE * (n * found.k + m)
+    if purifier.overlap and purifier.doubted(found.k) is not None:
+        prune += SECONDS_A_SHARED_NEIGHBOR * m * 2 * m / max(n, 1)
+    return {"embed": embed, "neighbours": search if found.k else 0.0, "prune": prune}
 
 
-def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
+def _in_memory(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
     n, m = found.extent.nodes, found.extent.edges
     graph = 8 * 2 * m + found.extent.feature_bytes
     points = 4 * n * width
@@ -136,34 +137,37 @@ def _in_memory(found: Estimate, width: int) -> tuple[Cost, ...]:
         "neighbours": graph + 3 * points,
         "prune": graph + points + BYTES_AN_EDGE * (n * found.k + m),
     }
-    seconds = _seconds(found, width)
+    seconds = _seconds(purifier, found, width)
     return tuple(Cost(name=name, seconds=seconds[name], memory=BASELINE + held[name], disk=0) for name in held)
 
 
 def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
     n, m, parts, extent = found.extent.nodes, found.extent.edges, found.parts, found.extent
-    limit = cut_of(purifier).memory
+    cut = cut_of(purifier)
     rows, edges = 4 * COPIES_OF_A_ROW * width * n // parts, BYTES_AN_EDGE * (n * found.k + m) // parts
     tiles = 4 * (2 * m + n * parts) + 16 * n + extent.feature_bytes
     points, pairs, scored = 4 * n * width, _PAIR * n * found.k, _SCORED_AN_EDGE * (n * found.k + m)
     result = 8 * (2 * (m + n * found.k)) + 4 * n * parts
+    blocks = 4 * n * (_basis(found.rank, n) + 2 * found.rank)
+    # Workers do not see what this process holds in memory.
+    kept = min(blocks, cut.spare(n, parts)) if purifier.cluster is None else 0
     disk = {
         "tile": tiles + _TEMPORARY_A_PAIR * extent.pairs,
-        "embed": tiles + points + 4 * n * (_basis(found.rank, n) + 2 * found.rank),
+        "embed": tiles + points + blocks - kept,
         "neighbours": tiles + 2 * points + pairs,
         "prune": tiles + points + pairs + scored + result,
     }
     reading = SECONDS_A_LINE if extent.text else SECONDS_A_PAIR
     seconds = {"tile": reading * extent.pairs + SECONDS_A_FEATURE_BYTE * extent.feature_bytes}
-    seconds |= _seconds(found, width)
+    seconds |= _seconds(purifier, found, width)
     held = {
         "tile": BASELINE + 80 * n,
-        "embed": BASELINE + rows,
+        "embed": BASELINE + rows + kept,
         "neighbours": BASELINE + rows,
         "prune": BASELINE + max(rows, edges),
     }
     return tuple(
-        Cost(name=name, seconds=seconds[name], memory=min(held[name], limit), disk=disk[name]) for name in disk
+        Cost(name=name, seconds=seconds[name], memory=min(held[name], cut.memory), disk=disk[name]) for name in disk
     )
 
 
