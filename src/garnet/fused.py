@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -26,7 +28,25 @@ _FIRST, _EARLY = 4, 16  # parts of which a first bound, and then a better one, i
 def usable(points: Tensor) -> bool:
     """Whether these kernels run on such points: in float32, on a CUDA device with Triton or in Triton's interpreter."""
     place = points.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    return place and points.dtype == torch.float32 and importlib.util.find_spec("triton") is not None
+    return place and points.dtype == torch.float32 and _compiles(points.device)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Whether Triton is there and makes a kernel for the device: it may lack a compiler, or know no such card."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        two = torch.eye(2, device=device)
+        apart = compared(two, two, torch.tensor([[0], [1]], device=device), distance=True)
+        return float(apart) == 2.0
+    except Exception:
+        return False
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Where kernels are launched: Triton takes the current device, wherever its arguments are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +64,8 @@ def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) 
         on: one whose parts have fewer points than k, or far more near ones than there was room for, can not.
     """
     near = _Near(points, sizes, ranked, k, probes)
-    away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
+    with _on(points.device):
+        away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
     return torch.cat(away), torch.cat(found), torch.cat(sure)
 
 
@@ -61,7 +82,9 @@ def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> T
 
     first, second = edges.contiguous()
     result = left.new_empty(edges.shape[1])
-    if len(result):
+    if not len(result):
+        return result
+    with _on(left.device):
         compare[(-(-len(result) // _EDGES),)](
             left.contiguous(), right.contiguous(), first, second, result, len(result), left.shape[1],
             DISTANCE=distance, SOME=_EDGES, DEPTH=128, num_warps=4,
@@ -119,7 +142,7 @@ class _Near:
             away, found, counts = self._collected(bound, row, tile, last_tile, first, end)
             best = self._merged(best, (away, found))
             bound = torch.minimum(bound, best[0][:, -1])
-            lost |= counts > _CAPACITY
+            lost |= counts >= _CAPACITY  # a tile whose rows are all full stops looking
         return best[0], best[1].long(), best[0][:, -1].isfinite() & ~lost
 
     def _collected(

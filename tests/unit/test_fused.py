@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch):
     """The interpreter takes seconds for what a GPU does in no time."""
-    for name, value in (("_QUERIES", 32), ("_POOL", 32), ("_DEPTH", 16), ("_CAPACITY", 128), ("_ROWS", 150)):
+    sizes = {"_QUERIES": 32, "_POOL": 32, "_DEPTH": 16, "_CAPACITY": 128, "_ROWS": 150, "_FIRST": 1, "_EARLY": 2}
+    for name, value in sizes.items():
         monkeypatch.setattr(fused, name, value)
 
 
@@ -41,12 +42,12 @@ def plainly(layout, points, k, probes, monkeypatch):
         return layout.search(points, k, probes)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
-def test_finds_the_neighbours_that_the_plain_search_finds(monkeypatch, scale):
+@pytest.mark.parametrize(("scale", "probes"), [(1.0, 5), (1e-6, 2), (1e6, 3)])
+def test_finds_the_neighbours_that_the_plain_search_finds(monkeypatch, scale, probes):
     points = clouds(260, 20, scale=scale)
     layout = layout_of(points)
-    away, found = layout.search(points, 6, 3)
-    plain_away, plain_found = plainly(layout, points, 6, 3, monkeypatch)
+    away, found = layout.search(points, 6, probes)
+    plain_away, plain_found = plainly(layout, points, 6, probes, monkeypatch)
     assert torch.equal(found, plain_found)
     torch.testing.assert_close(away, plain_away, rtol=1e-4, atol=1e-6 * scale**2)
     assert not (found == torch.arange(260, device=DEVICE)[:, None]).any()
@@ -59,6 +60,18 @@ def test_points_that_half_precision_cannot_tell_apart_are_still_ranked(monkeypat
     layout = layout_of(points, largest=200)
     found = layout.search(points, 6, 3)[1]
     assert torch.equal(found[1:], plainly(layout, points, 6, 3, monkeypatch)[1][1:])  # to the outlier all are one
+
+
+@pytest.mark.parametrize("first", [32, 33, 34])
+def test_rows_that_are_full_before_all_parts_are_seen_are_not_relied_on(first):
+    """So tight a crowd that half precision cannot tell it apart: every point that is met seems near."""
+    sizes = [first, *[32] * 5]
+    towards = torch.ones(sum(sizes), 8) / 8**0.5
+    points = (towards + 1e-4 * clouds(sum(sizes), 8).cpu()).to(DEVICE)
+    ranked = torch.stack([torch.arange(6).roll(-part) for part in range(6)]).to(DEVICE)
+    found, sure = fused.nearest(points, torch.tensor(sizes, device=DEVICE), ranked, 6, 6)[1:]
+    expected = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).argsort(dim=1)[:, :6]
+    assert (found.sort(dim=1).values == expected.sort(dim=1).values).all(dim=1)[sure].all()
 
 
 def test_few_points_in_reach_are_not_relied_on():

@@ -16,6 +16,8 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 # Copies of a part's rows, and bytes of an edge that is being scored or sorted, that the hungriest task holds.
 COPIES_OF_A_ROW = 5
 BYTES_AN_EDGE = 150
+# Of what is left beside them, the share that is held: the rest is what malloc keeps to itself.
+_HELD = 0.8
 # What a task takes however little there is to do.
 _LEAST_TASK = 128 << 20
 # Points of the sample for each cell of a quantiser, and the copies of them and of the ranked cells that training holds.
@@ -87,8 +89,8 @@ class Cut:
         return min(max(math.ceil(rows), math.ceil(entries), self.least), max(nodes, 1))
 
     def spare(self, nodes: int, parts: int) -> int:
-        """Bytes that no task needs where all edges are left alone, and only rows of points are worked on."""
-        return max(0, int(self._room - self._rows(nodes) / parts))
+        """Bytes that can be held where all edges are left alone, and tasks work on rows of points only."""
+        return max(0, int(_HELD * (self._room - self._rows(nodes) / parts)))
 
     def _rows(self, nodes: int) -> float:
         """Bytes of the points of all nodes, as often as the hungriest task has them."""
