@@ -86,18 +86,21 @@ def read_columns(
         raise GraphError(f"its only row has the name {first_row[0][:40]!r}; {_ONLY_INTEGERS}.")
 
 
-def listed_graph(columns: Columns, symmetrize: bool, num_nodes: int | None = None) -> Graph:
+def listed_graph(
+    columns: Columns, symmetrize: bool, num_nodes: int | None = None, *, texts_stay: bool = False
+) -> Graph:
     """The graph of a whole list, whose nodes are numbered in the order of their names.
 
     Args:
         columns: the ends and weights of its rows.
         symmetrize: accept a list that gives some of its pairs in both directions and others in one.
         num_nodes: given where names are numbers from 0 on, and there may be nodes without edges.
+        texts_stay: whether names that are texts stay texts where all of them are integers.
     """
     rows, cols, weights = columns
     names, n = None, num_nodes
     if n is None:
-        names, rows, cols = _relabel(rows, cols)
+        names, rows, cols = _relabel(rows, cols, texts_stay)
         n = len(names)
     # A list that gives no pair both ways is how most undirected graphs are written down: one row an edge.
     proper = (rows != cols) & (weights != 0)
@@ -218,10 +221,10 @@ def _any_both_ways(rows: NDArray[np.int64], cols: NDArray[np.int64], n: int) -> 
     return bool((np.searchsorted(forth, back, "left") != np.searchsorted(forth, back, "right")).any())
 
 
-def _relabel(heads: Any, tails: Any) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+def _relabel(heads: Any, tails: Any, texts_stay: bool) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
     """The sorted names, and both columns as positions among them."""
     if isinstance(heads, list):
-        if all(map(_fits, heads)) and all(map(_fits, tails)):
+        if not texts_stay and all(map(_fits, heads)) and all(map(_fits, tails)):
             heads, tails = np.array(heads, dtype=np.int64), np.array(tails, dtype=np.int64)
         else:
             texts = sorted({*heads, *tails})

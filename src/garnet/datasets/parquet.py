@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ NUM_NODES = b"garnet:num_nodes"
 # The columns of a list in memory, their concatenation, and what proving the adjacency symmetric holds.
 _BYTES_A_ROW = 120
 _AT_ONCE = 1 << 20
+_INDEX = re.compile(r"__index_level_\d+__")  # which pandas writes beside the columns of a table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +91,15 @@ class ParquetList:
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot."""
+    """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot.
+
+    Raises:
+        GraphError: a purification into the folder is unfinished.
+    """
     if not path.is_dir():
         return (path,)
+    if (path / "_work" / "run.json").exists():
+        raise GraphError("it is a table that is being written, or whose run was stopped; repeat that first.")
     parts = (file for file in path.iterdir() if file.suffix.lower() == ".parquet" and file.name[0] not in "_.")
     return tuple(sorted(parts))
 
@@ -106,7 +114,7 @@ def read_parquet(path: Path, symmetrize: bool) -> Graph:
     weights = [np.ones(len(piece[1])) if piece[3] is None else piece[3].astype(np.float64) for piece in pieces]
     with reading(path):
         columns = _joined(heads), _joined(tails), np.concatenate([np.zeros(0), *weights])
-        return listed_graph(columns, symmetrize, found.num_nodes)
+        return listed_graph(columns, symmetrize, found.num_nodes, texts_stay=True)
 
 
 def _joined(pieces: list[Any]) -> Any:
@@ -169,6 +177,7 @@ def _opened(file: Path) -> Iterator[Any]:
 
 def _columns(names: list[str]) -> tuple[str, ...]:
     """The columns of both ends and, if there is one, of weights."""
+    names = [name for name in names if not _INDEX.fullmatch(name)]
     lower = [name.lower() for name in names]
     pair = next((pair for pair in HEADERS if set(pair) <= set(lower)), None)
     ends = [names[lower.index(end)] for end in pair] if pair else names[:2]

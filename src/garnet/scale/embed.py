@@ -107,7 +107,9 @@ def feature_coordinates(graph: TiledGraph, parts: Parts, kind: str, rank: int | 
             f"The graph has {graph.feature_width} features; with a memory limit or a cluster at most {_WIDEST} are "
             "reduced. Reduce them yourself, or leave them out with features='none'."
         )
-    squares = np.sum(parts.each(_squares, repeat(graph), numbers), axis=0)
+    squares = np.zeros((graph.feature_width, graph.feature_width))
+    for i in numbers:  # one at a time: each is as large as their sum
+        squares += parts.run(_squares, [(graph, i)])[0]
     rank = min(rank, graph.num_nodes, graph.feature_width)
     directions = np.linalg.eigh(squares)[1][:, ::-1][:, :rank].copy()
     parts.each(_coordinates, repeat(graph), numbers, repeat(directions), target.files)

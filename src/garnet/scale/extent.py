@@ -115,7 +115,9 @@ def _rows_of_text(path: Path) -> tuple[int, bool]:
 
 def _named_nodes(source: EdgeSource, pairs: int) -> tuple[int, bool]:
     """How many nodes have names in a list of edges, by the first of its rows, and whether those were all."""
-    heads, tails, _ = next(source.edges(_ROWS))
+    heads, tails, _ = next(source.edges(_ROWS), (np.zeros(0, np.int64), np.zeros(0, np.int64), None))
+    if not len(heads):
+        return 0, True
     names = np.unique(np.concatenate([heads, tails]))
     # A text has lines that are no rows, but hardly as many as rows.
     if 2 * len(heads) > pairs:

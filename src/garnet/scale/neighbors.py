@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import repeat
 from pathlib import Path
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from garnet.atomic import atomic_path
 from garnet.cells import Quantiser, fit_quantiser
-from garnet.errors import RecallWarning
+from garnet.errors import GraphError, RecallWarning
 from garnet.layout import probes_needed
 from garnet.neighbors import EXACT_UP_TO
 from garnet.pool import nearest_in_pool
 from garnet.scale.parts import Parts, Tall, read, truncated, write, write_array
 from garnet.scale.plan import TRAINING, most_cells
+from garnet.scale.tiles import checksum
 
 _LARGEST = 4
 _EFFORT = "effort.json"
@@ -162,7 +164,7 @@ def _trained(file: Path, rows: Tensor, cells: int, seed: int, reach: int) -> Qua
         arrays: dict[str, Any] = {
             name: np.asarray(getattr(trained, name)) for name in ("groups", "centres", "counts", "ranked")
         }
-        with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
+        with atomic_path(file) as unfinished, unfinished.open("wb") as stream:
             np.savez(stream, **arrays)
     with np.load(file) as found:
         groups, centres, ranked = (torch.from_numpy(found[name]) for name in ("groups", "centres", "ranked"))
@@ -254,8 +256,8 @@ def _search(
 ) -> list[tuple[int, int, str]]:
     """Find the neighbours of the points of some cells, and write the pairs; a list of the files is written last."""
     done = folder / f"pairs-{number}.json"
-    if done.exists():
-        return [(i, j, name) for i, j, name in json.loads(done.read_text())]
+    if (before := _found_before(done)) is not None:
+        return before
     sizes = shelf.sizes
     pairs = []
     for cell in cells:
@@ -271,13 +273,22 @@ def _search(
     written = _write_pairs(
         torch.cat(pairs, dim=1).numpy() if pairs else np.zeros((2, 0), np.int64), shelf, number, folder
     )
-    _note(done, written)
+    _note(done, [(i, j, name, checksum(folder / name)) for i, j, name in written])
     return written
+
+
+def _found_before(done: Path) -> list[tuple[int, int, str]] | None:
+    """The files of pairs that a run which was stopped has listed, if they are what it wrote."""
+    with suppress(OSError, ValueError, GraphError):
+        before = json.loads(done.read_text())
+        if all(checksum(done.parent / name) == check for *_, name, check in before):
+            return [(i, j, name) for i, j, name, _ in before]
+    return None
 
 
 def _note(file: Path, facts: Any) -> None:
     """Write down what has been found, whole or not at all."""
-    with atomic_path(file, durable=False) as unfinished:
+    with atomic_path(file) as unfinished:
         unfinished.write_text(json.dumps(facts))
 
 

@@ -29,7 +29,7 @@ from garnet.errors import ParameterError
 from garnet.scale.measure import Rule, TileTask, score_tile
 from garnet.scale.parquet import EdgeTable, table_of, write_table
 from garnet.scale.parts import Parts, Tall
-from garnet.scale.scored import GIVEN, NEAR, is_complete, read_columns
+from garnet.scale.scored import GIVEN, NEAR, is_unchanged, read_columns
 from garnet.scale.select import digit_counts, quantile
 from garnet.scale.strips import clear, finish_like, write_strip, writing
 from garnet.scale.tiles import TiledGraph
@@ -174,7 +174,7 @@ def _score(
             target=file,
         )
         for (i, j), file in tiles.items()
-        if not is_complete(file)
+        if not is_unchanged(file)
     )
     parts.do("score", score_tile, ((task,) for task in tasks))
 
@@ -220,6 +220,8 @@ def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, verdict: Verdict, out
         output.mkdir(parents=True, exist_ok=True)
         if not any(done):
             clear(output)
+        for left in output.glob(".*.tmp"):  # of a run that was killed while it wrote a strip
+            left.unlink(missing_ok=True)
     tasks = []
     for i, note in enumerate(notes):
         if not done[i]:

@@ -76,7 +76,7 @@ def purify_tiled(
     cut = _cut_for(purifier, run, parts)
     if is_table(output) and isinstance(run, OnCluster):
         run.require_package(*NEEDED)
-    asked = {"source": identity(source), "symmetrize": symmetrize, "parts": parts, **plain_parameters(purifier)}
+    asked = {"source": identity(source, output), "symmetrize": symmetrize, "parts": parts, **plain_parameters(purifier)}
     step: Step | None = getattr(progress, "step", None)
     with Journal(work_of(output), {"version": __version__, **asked}) as journal:
         if isinstance(run, OnCluster):

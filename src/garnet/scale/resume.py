@@ -74,12 +74,20 @@ def require_free(output: Path) -> None:
         raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
 
 
-def identity(source: str | Path | Graph) -> list[Any]:
-    """What tells a source from another: a graph by what it holds, a file by its place, size and time."""
+def identity(source: str | Path | Graph, output: Path) -> list[Any]:
+    """What tells a source from another: a graph by what it holds, a file by its place, size and time.
+
+    Args:
+        source: what is to be purified.
+        output: folder of the result, which is no part of the source though it may lie in it.
+    """
     if isinstance(source, Graph):
-        return [source.fingerprint, _digest(source.features), _digest(source.labels)]
+        split = None if source.split is None else source.split.fingerprint
+        return [source.fingerprint, *map(_digest, (source.features, source.labels, source.names)), split]
     path = Path(source).resolve()
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and not file.is_relative_to(output))
     return [str(path), *([file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists())]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,21 @@ COLUMNS: dict[str, type[Any]] = {
 """Ends, counted from the first node of their part; flags; how critical it is; what speaks for it, if it is the input's;
 and its weight before any floor."""
 
-_HEAD = 8  # bytes of the number of edges
+_HEAD = 16  # bytes of the number of edges, and of the checksum of their columns
+_PIECE = 1 << 20
 _EDGE = sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
 
 
 def write_columns(file: Path, columns: Mapping[str, NDArray[Any]]) -> None:
     """Write all columns of a tile, whole or not at all."""
     with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
-        stream.write(np.array([len(columns["first"])], np.int64).data)
-        for name, kind in COLUMNS.items():
-            stream.write(columns[name].astype(kind, copy=False).data)
+        ready = [np.ascontiguousarray(columns[name], kind) for name, kind in COLUMNS.items()]
+        check = 0
+        for column in ready:
+            check = zlib.crc32(column.data, check)
+        stream.write(np.array([len(columns["first"]), check], np.int64).data)
+        for column in ready:
+            stream.write(column.data)
 
 
 def read_columns(file: Path, *names: str) -> list[NDArray[Any]]:
@@ -59,3 +65,14 @@ def is_complete(file: Path) -> bool:
     """Whether the file is there and as long as it says."""
     size = file.stat().st_size if file.is_file() else 0
     return size >= _HEAD and size == _HEAD + _EDGE * int(np.fromfile(file, np.int64, 1)[0])
+
+
+def is_unchanged(file: Path) -> bool:
+    """Whether the file is there with all the bytes that were written."""
+    if not is_complete(file):
+        return False
+    with file.open("rb") as stream:
+        wanted, check = int(np.frombuffer(stream.read(_HEAD), np.int64)[1]), 0
+        while piece := stream.read(_PIECE):
+            check = zlib.crc32(piece, check)
+    return check == wanted

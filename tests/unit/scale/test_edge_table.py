@@ -1,5 +1,6 @@
 """The purified graph as a folder of Parquet files: the edges that the tiles have, each once, also after a stop."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from garnet import GARNET, as_graph
-from garnet.datasets import block_model
-from garnet.errors import GarnetError, MissingExtra
+from garnet.datasets import block_model, load_graph
+from garnet.errors import GarnetError, GraphError, MissingExtra
 from garnet.scale.purify import purify_tiled
 
 arrow, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
+pytest.importorskip("pyarrow.parquet")
 # Of this rank a dense solver finds the eigenvectors, which is quicker.
 PURIFIER = GARNET(memory="1GiB", rank=90, k=4)
 # The last two nodes have no edge, and nothing else is known of them.
@@ -149,3 +151,30 @@ def test_without_pyarrow_nothing_is_begun(tmp_path, monkeypatch):
     with pytest.raises(MissingExtra, match=r"pip install 'pygarnet\[parquet\]'"):
         purify(tmp_path / "clean.parquet")
     assert not (tmp_path / "clean.parquet").exists()
+
+
+def written(path, **columns):
+    arrow.parquet.write_table(arrow.table(columns), path)
+    return path
+
+
+def test_the_index_that_pandas_writes_is_no_weight(tmp_path):
+    path = written(tmp_path / "list.parquet", source=[5, 6, 7], target=[6, 7, 8], __index_level_0__=[0, 4, 9])
+    graph = load_graph(path)
+    assert graph.num_edges == 3
+    assert (graph.weights == 1).all()
+
+
+def test_names_that_are_texts_stay_texts(tmp_path):
+    path = written(tmp_path / "list.parquet", source=["01", "1", "3"], target=["2", "2", "1"])
+    graph = load_graph(path)
+    assert graph.names.tolist() == ["01", "1", "2", "3"]
+    assert graph.num_edges == 3
+
+
+def test_a_table_whose_run_was_stopped_is_not_read(table, tmp_path):
+    shutil.copytree(table.folder, tmp_path / "clean.parquet")
+    (tmp_path / "clean.parquet" / "_work").mkdir()
+    (tmp_path / "clean.parquet" / "_work" / "run.json").write_text("{}")
+    with pytest.raises(GraphError, match=r"being written, or whose run was stopped; repeat that first"):
+        load_graph(tmp_path / "clean.parquet")

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from garnet import GARNET
-from garnet.datasets import block_model, load_graph
+from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph import as_graph
 from garnet.scale.journal import Journal
 from garnet.scale.purify import purify_tiled
+from garnet.scale.resume import identity
 from garnet.scale.tiles import TiledGraph
 
 fcntl = pytest.importorskip("fcntl", reason="locks and signals of POSIX")
@@ -333,3 +334,20 @@ def _interrupt_at(stage):
             raise KeyboardInterrupt
 
     return progress
+
+
+def test_a_run_is_of_one_graph_with_all_that_belongs_to_its_nodes(tmp_path):
+    graph = as_graph(block_model(60, mean_degree=6, seed=0), labels=np.arange(60) % 2)
+    others = (
+        as_graph(graph, names=np.arange(60) + 1000),
+        as_graph(graph, names=np.arange(60) + 5000),
+        as_graph(graph, split=random_split(graph.labels, train=0.2, val=0.2, seed=0)),
+        as_graph(graph, labels=1 - graph.labels),
+        graph,
+    )
+    assert len({json.dumps(identity(other, tmp_path)) for other in others}) == len(others)
+    graph.save(tmp_path / "graph.csv")
+    before = identity(tmp_path, tmp_path / "clean")
+    (tmp_path / "clean").mkdir()
+    (tmp_path / "clean" / "result").write_text("x")
+    assert identity(tmp_path, tmp_path / "clean") == before

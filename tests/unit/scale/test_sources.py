@@ -452,3 +452,8 @@ def test_too_little_memory_is_said_before_anything_is_read(tmp_path):
         GarnetError, match=rf"memory of 0\.2 GB is too small for a graph of {LARGER.num_nodes} nodes; give 0\.\d\d GB"
     ):
         build_tiles(LARGER, tmp_path / "tiles", memory=200_000_000)
+
+
+def test_an_empty_list_has_no_nodes(tmp_path):
+    (tmp_path / "list.csv").write_text("source,target\n")
+    assert extent_of(tmp_path / "list.csv").nodes == 0

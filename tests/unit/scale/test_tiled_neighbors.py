@@ -127,3 +127,16 @@ def test_stages_say_how_many_of_their_tasks_are_done(tmp_path):
 
     assert said["neighbours"] == counted("sort into cells", 3) + counted("search", 12)
     assert said["prune"] == counted("score", 6) + counted("write", 3)
+
+
+@pytest.mark.usefixtures("inexact")
+@pytest.mark.parametrize("spoilt", ["pairs-1-*.bin", "pairs-1.json"])
+def test_pairs_that_are_not_what_a_stopped_run_wrote_are_found_again(tmp_path, points, spoilt):
+    search(tmp_path, points)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("pairs-*.bin")}
+    file = next(tmp_path.glob(spoilt))
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+    search(tmp_path, points)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("pairs-*.bin")} == before

@@ -20,6 +20,7 @@ from garnet.scale import shared as shared_module
 from garnet.scale.build import build_tiles
 from garnet.scale.parts import Parts, here
 from garnet.scale.prune import Rule, prune
+from garnet.scale.scored import COLUMNS, is_complete, is_unchanged, write_columns
 from garnet.scale.select import digit_counts, quantile
 
 MEMORY = 1 << 30
@@ -295,3 +296,14 @@ def test_shared_neighbours_are_those_of_memory(tmp_path_factory, seed, n, densit
                 edges = first.astype(np.int32), second.astype(np.int32)
                 found = shared_module.shared_neighbors(tiled, i, j, edges)
                 np.testing.assert_array_equal(found, expected[first + bounds[i], second + bounds[j]])
+
+
+def test_scored_edges_that_are_not_what_was_written_are_told(tmp_path):
+    file, count = tmp_path / "scored.bin", 10
+    write_columns(file, {name: np.arange(count) for name in COLUMNS})
+    assert is_unchanged(file)
+    damaged = bytearray(file.read_bytes())
+    damaged[-3] ^= 4
+    file.write_bytes(damaged)
+    assert is_complete(file)
+    assert not is_unchanged(file)
