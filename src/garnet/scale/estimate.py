@@ -104,7 +104,7 @@ def estimate(purifier: GARNET, extent: Extent) -> Estimate:
     rank = rank_of(purifier.rank, extent)
     features = 0 if purifier.features == "none" else extent.features
     width = rank + min(features, purifier.feature_rank or features)
-    parts = cut_of(purifier).parts(n, m) if tiled else 1
+    parts = cut_of(purifier, extent.features).parts(n, m) if tiled else 1
     found = Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=())
     costs = _on_disk(purifier, found, width) if tiled else _in_memory(purifier, found, width)
     return Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=costs)
@@ -143,7 +143,7 @@ def _in_memory(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...
 
 def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
     n, m, parts, extent = found.extent.nodes, found.extent.edges, found.parts, found.extent
-    cut = cut_of(purifier)
+    cut = cut_of(purifier, extent.features)
     rows, edges = 4 * COPIES_OF_A_ROW * width * n // parts, BYTES_AN_EDGE * (n * found.k + m) // parts
     tiles = 4 * (2 * m + n * parts) + 16 * n + extent.feature_bytes
     points, pairs, scored = 4 * n * width, _PAIR * n * found.k, _SCORED_AN_EDGE * (n * found.k + m)

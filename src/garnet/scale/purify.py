@@ -25,7 +25,7 @@ from garnet.scale.plan import Cut, bytes_of
 from garnet.scale.points import embedded_points
 from garnet.scale.prune import Rule, prune
 from garnet.scale.result import TiledPurification, plain_parameters
-from garnet.scale.resume import Resumable, identity, require_free, work_of
+from garnet.scale.resume import Resumable, finished, identity, is_finished, require_free, stages_done, work_of
 from garnet.scale.sources import open_source
 from garnet.scale.tiles import TiledGraph
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from garnet.purify import GARNET
 
 # What is counted on before the graph is known.
-_RANK, _FEATURES, _NEIGHBORS = 100, 64, 15
+_RANK, _NEIGHBORS = 100, 15
 _CLUSTER_MEMORY = 4 << 30
 
 
@@ -69,16 +69,19 @@ def purify_tiled(
             return replace(result, graph=result.pruned.graph.to_graph())
     output = output.resolve()  # a worker may stand elsewhere
     require_free(output)
-    open_source(source)  # says what is wrong with it before anything is written
+    opened = open_source(source)  # says what is wrong with it before anything is written
     if is_table(output):
         require_pyarrow()
     run = _run_of(purifier)
-    cut = _cut_for(purifier, run, parts)
+    cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, parts)
     if is_table(output) and isinstance(run, OnCluster):
         run.require_package(*NEEDED)
     asked = {"source": identity(source, output), "symmetrize": symmetrize, "parts": parts, **plain_parameters(purifier)}
     step: Step | None = getattr(progress, "step", None)
     with Journal(work_of(output), {"version": __version__, **asked}) as journal:
+        if is_finished(output) and not stages_done(output):  # by another run, since it was looked at
+            journal.remove()
+            raise finished(output)
         if isinstance(run, OnCluster):
             run.require_folder(journal.folder)
         clock, tiles = Resumable(journal, progress), journal.folder / "tiles"
@@ -149,16 +152,18 @@ def _purify(
     )
 
 
-def cut_of(purifier: GARNET) -> Cut:
-    """What decides into how many parts a graph is cut before anything is known of it, or of the workers."""
+def cut_of(purifier: GARNET, features: int) -> Cut:
+    """What decides into how many parts a graph with so many features of a node is cut, whoever does the work."""
     return Cut(
-        memory=bytes_of(purifier.memory or _CLUSTER_MEMORY), width=_coordinates(purifier), k=purifier.k or _NEIGHBORS
+        memory=bytes_of(purifier.memory or _CLUSTER_MEMORY),
+        width=_coordinates(purifier, features),
+        k=purifier.k or _NEIGHBORS,
     )
 
 
-def _cut_for(purifier: GARNET, run: Run, parts: int) -> Cut:
+def _cut_for(purifier: GARNET, features: int, run: Run, parts: int) -> Cut:
     """The same for those who do the work: all that a process does at once must fit in its memory."""
-    cut = replace(cut_of(purifier), least=parts)
+    cut = replace(cut_of(purifier, features), least=parts)
     if not isinstance(run, OnCluster):
         return cut
     there = run.capacity()
@@ -166,10 +171,13 @@ def _cut_for(purifier: GARNET, run: Run, parts: int) -> Cut:
     return replace(cut, memory=memory, least=max(parts, there.threads), at_once=there.at_once)
 
 
-def _coordinates(purifier: GARNET) -> int:
+def _coordinates(purifier: GARNET, features: int) -> int:
     """Coordinates of a point, at most."""
     rank = purifier.rank if isinstance(purifier.rank, int) else _RANK
-    return rank + (0 if purifier.features == "none" else purifier.feature_rank or _FEATURES)
+    if purifier.features == "none":
+        return rank
+    whole = purifier.features == "raw" or purifier.feature_rank is None
+    return rank + (features if whole else min(features, purifier.feature_rank or features))
 
 
 def _weight_kind(purifier: GARNET, k: int) -> Any:

@@ -66,12 +66,20 @@ def require_free(output: Path) -> None:
     """Refuse what is not a folder, and one that holds a finished graph."""
     if output.is_file():
         raise GarnetError(f"Cannot write {output}: it is a file, and the result is a folder; remove it first.")
-    work = work_of(output)
-    finished = any(output.glob("*.parquet")) if is_table(output) else (output / MANIFEST).exists()
     # A run that was stopped when all but its last note was written has both, and is brought to its end.
-    if finished and not Journal.is_open(work):
-        shutil.rmtree(work, ignore_errors=True)
-        raise GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
+    if is_finished(output) and not Journal.is_open(work_of(output)):
+        shutil.rmtree(work_of(output), ignore_errors=True)
+        raise finished(output)
+
+
+def is_finished(output: Path) -> bool:
+    """Whether a folder holds a graph, or some of it."""
+    return any(output.glob("*.parquet")) if is_table(output) else (output / MANIFEST).exists()
+
+
+def finished(output: Path) -> GarnetError:
+    """What to say of a folder that holds a finished graph."""
+    return GarnetError(f"{output} holds a finished graph; remove it, or give another folder.")
 
 
 def identity(source: str | Path | Graph, output: Path) -> list[Any]:
