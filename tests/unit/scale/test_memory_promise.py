@@ -1,0 +1,32 @@
+"""`memory=` is a promise: what the process holds at its worst, with blocks of the solver in memory, stays below it."""
+
+import subprocess
+import sys
+
+import pytest
+
+PURIFY = """
+import sys
+from pathlib import Path
+from garnet import GARNET
+from garnet.datasets import nested_block_model
+from garnet.memory import peak_memory
+from garnet.scale.purify import purify_tiled
+if sys.argv[1] == "draw":
+    nested_block_model(60_000, mean_degree=12, seed=0).save(sys.argv[2])
+else:
+    purifier = GARNET(memory="1GiB", rank=128, k=10, features="none")
+    purify_tiled(purifier, sys.argv[2], Path(sys.argv[3]))
+    print(peak_memory())
+"""
+
+
+@pytest.mark.slow
+def test_no_more_memory_is_held_than_was_allowed(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-c", PURIFY, *map(str, arguments)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    run("draw", tmp_path / "in.npz")
+    held = int(run("purify", tmp_path / "in.npz", tmp_path / "out"))
+    assert 300 << 20 < held < 1 << 30
