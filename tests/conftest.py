@@ -1,12 +1,16 @@
 """What all tests share."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from garnet.cli import main
+
+# A shell has commands in the background ignore Ctrl-C, and so would all that is started here to be stopped by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
