@@ -1,9 +1,14 @@
-"""Neighbours within cells, and scores of edges, by kernels for a GPU that write no more than is wanted of them.
+"""The three things that a GPU spends its time with, by kernels that read and write no more than is wanted of them.
 
-A matrix of distances between a cell and the cells around it is a hundred times larger than what is wanted of it. Here a
-row has a bound first, the k-th distance of the few hundred points that are met first; then products in half precision
-are compared with it in registers, and only points that may be within go out, to be measured exactly. The slack of the
-comparison is what half precision can be wrong by, so that nothing is lost by it.
+Neighbours: a matrix of distances between a cell and the cells around it is a hundred times larger than what is wanted
+of it. Here distances are compared in registers with a bound, the k-th distance of the few hundred points that are met
+first, and only points within go out. A number is the sum of two in half precision, so that three products on tensor
+cores come as near as one in single precision; what is left of them in the end is measured again.
+
+Products of a sparse matrix: the rows of the block that are gathered, not the matrix, are most of the traffic. For a
+filter, which is only to turn columns towards the leading vectors, they are gathered in 16 bits, with a scale a row.
+
+Scores of edges: two rows of the embedding are read, and one number is written.
 """
 
 from __future__ import annotations
@@ -17,12 +22,19 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from garnet.sparse import Rows
+
 _QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
 _WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
+_SPARE = 14  # points beyond the k-th that are measured again
+_SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
 _ROWS = 1 << 18  # points that are searched for at a time
 _EDGES = 16  # that are compared side by side
-_FIRST, _EARLY = 4, 16  # parts of which a first bound, and then a better one, is taken
+_GROWTH = 6  # times as many points as so far are passed through with a bound, before a better one is taken
+_GATHERED, _COLUMNS = 1024, 128  # numbers of a block that are gathered at once, and columns of these at most
+_SHARED = 1
+_LONG = 1024  # entries of a row with which to begin
 
 
 def usable(points: Tensor) -> bool:
@@ -92,23 +104,64 @@ def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> T
     return result
 
 
+class Multiplier:
+    """A sparse matrix, ready for products with blocks of columns; see `Space.product`.
+
+    Args:
+        rows: the matrix, in float32.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        # The longest rows are begun with: at the end, one alone would be waited for.
+        self._order = (rows.starts.diff() <= _LONG).to(torch.uint8).argsort(stable=True).int()
+
+    def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None, *, rough: bool) -> Tensor:
+        """Slope A X - shift X - minus, with X rounded to 16 bits for A X if it may be rough."""
+        from garnet.kernels import multiply
+
+        block, n, width = block.contiguous(), len(self._order), block.shape[1]
+        result, columns = torch.empty_like(block), min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
+        rough = rough and width <= columns
+        with _on(block.device):
+            gathered, scales = _rough(block, columns) if rough else (block, block)
+            multiply[(n, -(-width // columns))](
+                self._rows.starts, self._rows.columns, self._rows.values, self._order, gathered, scales, block,
+                block if minus is None else minus.contiguous(), result, width, slope, shift,
+                ROUGH=rough, SHIFT=shift != 0.0, MINUS=minus is not None, SOME=min(_GATHERED // columns, 32) * _SHARED,
+                WIDTH=columns, num_warps=_SHARED,
+            )  # fmt: skip
+        return result
+
+
+def _rough(block: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """Each row as integers of 16 bits, and its scale."""
+    from garnet.kernels import roughen
+
+    n, width = block.shape
+    rough, scales = torch.empty_like(block, dtype=torch.int16), block.new_empty(n)
+    roughen[(-(-n // 32),)](block, rough, scales, n, width, SOME=32, WIDTH=columns, num_warps=4)
+    return rough, scales
+
+
 class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
         self._points, self._k, self._probes = points.contiguous(), k, min(probes, ranked.shape[1])
         self._squares = points.square().sum(dim=1)
-        self._longest = max(float(self._squares.max()) ** 0.5, torch.finfo(torch.float32).tiny)
         n, d = points.shape
-        self._half = points.new_zeros(n, -(-d // _DEPTH) * _DEPTH, dtype=torch.float16)
-        for some, half in zip(torch.split(points, _ROWS), torch.split(self._half, _ROWS), strict=True):
-            half[:, :d] = some / self._longest
+        self._width = -(-d // _DEPTH) * _DEPTH
+        self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
+        scales = _SCALE / self._squares.sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+        for start in range(0, n, _ROWS):
+            some = slice(start, start + _ROWS)
+            scaled = points[some] * scales[some, None]
+            self._halves[some, 1, :d] = scaled
+            self._halves[some, 0, :d] = scaled - self._halves[some, 1, :d]
         self._ranked = ranked.int().contiguous()
         self._sizes = sizes.int()
         self._starts = (sizes.cumsum(0) - sizes).int()
-        # Rounding to half precision, and the sum in single: of |x| |y|; then what is too small for half precision.
-        relative = 2 * (2**-10 + 2**-21 + d * 2**-23)
-        self._slack = relative, 4 * 2**-25 * d**0.5 * self._longest**2
         parts = torch.arange(len(sizes), device=points.device)
         tiles = (sizes + _QUERIES - 1) // _QUERIES
         self._tile_part = parts.repeat_interleave(tiles).int()
@@ -116,6 +169,8 @@ class _Near:
         number = torch.arange(len(self._tile_part), device=points.device) - first
         self._tile_start = (self._starts[self._tile_part] + number * _QUERIES).int()
         self._tiles = tiles.tolist()
+        pools = (sizes + _POOL - 1) // _POOL
+        self._most = int(pools[ranked[:, : self._probes]].sum(dim=1).max())  # tiles that are passed through
 
     def pieces(self) -> Iterator[tuple[int, int, int, int]]:
         """First and last point, first and last tile, of some whole parts at a time."""
@@ -131,44 +186,53 @@ class _Near:
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
         """The nearest of some points."""
-        far = self._points.new_full((last - row, self._k), torch.inf)
-        nobody = torch.full((last - row, self._k), -1, dtype=torch.int32, device=far.device)
-        best, lost = (far, nobody), torch.zeros(last - row, dtype=torch.bool, device=far.device)
-        met = self._collected(far[:, -1], row, tile, last_tile, 0, _FIRST)[:2]
-        bound = self._merged(best, met)[0][:, -1]
-        for first, end in ((0, _EARLY), (_EARLY, self._probes)):
-            if first >= min(end, self._probes):
-                continue
+        kept = self._k + _SPARE
+        far = self._points.new_full((last - row, kept), torch.inf)
+        nobody = torch.full((last - row, kept), -1, dtype=torch.int32, device=far.device)
+        lost = torch.zeros(last - row, dtype=torch.bool, device=far.device)
+        # A tile whose rows are all full stops looking, so that a row that is full may have missed some.
+        best, bound, first, end = (far, nobody), far[:, -1], 0, _CAPACITY // _POOL
+        while first < self._most:
             away, found, counts = self._collected(bound, row, tile, last_tile, first, end)
             best = self._merged(best, (away, found))
-            bound = torch.minimum(bound, best[0][:, -1])
-            lost |= counts >= _CAPACITY  # a tile whose rows are all full stops looking
-        return best[0], best[1].long(), best[0][:, -1].isfinite() & ~lost
+            bound = best[0].amax(dim=1)
+            if first:  # before, every point had room
+                lost |= counts >= _CAPACITY
+            first, end = end, _GROWTH * end
+        away, found = self._measured(best[1], row)
+        return away, found.long(), away[:, -1].isfinite() & ~lost
 
     def _collected(
         self, bound: Tensor, row: int, tile: int, last_tile: int, first: int, end: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Squared distances, places and number of the points that may lie within a bound."""
-        from garnet.kernels import emit, measure
+        """Squared distances, places and number of the points within a bound."""
+        from garnet.kernels import emit
 
         counts = torch.zeros(len(bound), dtype=torch.int32, device=bound.device)
         found = torch.full((len(bound), _CAPACITY), -1, dtype=torch.int32, device=bound.device)
         away = bound.new_full((len(bound), _CAPACITY), torch.inf)
         some = slice(tile, last_tile)
         emit[(last_tile - tile,)](
-            self._half, self._squares, bound.contiguous(), self._tile_start[some], self._tile_part[some],
-            self._starts, self._sizes, self._ranked, found, counts,
-            row, first, min(end, self._probes), self._longest**2, *self._slack,
-            REACH=self._ranked.shape[1], WIDTH=self._half.shape[1], CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
-            DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
-        )  # fmt: skip
-        measure[(len(bound),)](
-            self._points, found, counts, away, row, self._points.shape[1], CAPACITY=_CAPACITY, SOME=16, DEPTH=128,
-            num_warps=4,
+            self._halves, self._squares, bound.contiguous(), self._tile_start[some], self._tile_part[some],
+            self._starts, self._sizes, self._ranked, found, away, counts, row, self._probes, first, end,
+            SCALE=_SCALE, REACH=self._ranked.shape[1], WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES,
+            POOL=_POOL, DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
         )  # fmt: skip
         return away, found, counts
 
+    def _measured(self, found: Tensor, row: int) -> tuple[Tensor, Tensor]:
+        """The nearest k of some points, by distances in single precision."""
+        from garnet.kernels import measure
+
+        away = self._points.new_empty(found.shape)
+        measure[(len(found),)](
+            self._points, found, away, row, self._points.shape[1], COUNT=found.shape[1], SOME=16, DEPTH=128,
+            num_warps=4,
+        )  # fmt: skip
+        away, at = away.topk(self._k, dim=1, largest=False)
+        return away, found.gather(1, at)
+
     def _merged(self, best: tuple[Tensor, Tensor], more: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         away, found = (torch.cat(both, dim=1) for both in zip(best, more, strict=True))
-        away, at = away.topk(self._k, dim=1, largest=False)
+        away, at = away.topk(self._k + _SPARE, dim=1, largest=False, sorted=False)
         return away, found.gather(1, at)

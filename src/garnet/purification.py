@@ -17,6 +17,7 @@ from torch import Tensor
 from garnet.edges import contains
 from garnet.graph import Edges, Graph
 from garnet.memory import peak_memory
+from garnet.sparse import to_host
 from garnet.spectral import Spectrum
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Purification:
 
 def _here(part: Tensor) -> NDArray[Any]:
     """A tensor as an array."""
-    array: NDArray[Any] = part.cpu().numpy()
+    array: NDArray[Any] = to_host(part).numpy()
     return array
 
 

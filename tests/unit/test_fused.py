@@ -1,12 +1,14 @@
 """The kernels against the plain search; they run on a GPU, or in Triton's interpreter (TRITON_INTERPRET=1)."""
 
 import pytest
+import scipy.sparse as sp
 import torch
 
 from garnet import fused
 from garnet.cells import fit_quantiser
 from garnet.layout import Layout
 from garnet.prune import inner_products, squared_distances
+from garnet.sparse import to_rows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch):
     """The interpreter takes seconds for what a GPU does in no time."""
-    sizes = {"_QUERIES": 32, "_POOL": 32, "_DEPTH": 16, "_CAPACITY": 128, "_ROWS": 150, "_FIRST": 1, "_EARLY": 2}
+    sizes = {"_QUERIES": 32, "_POOL": 32, "_DEPTH": 16, "_CAPACITY": 128, "_ROWS": 150, "_GROWTH": 2}
     for name, value in sizes.items():
         monkeypatch.setattr(fused, name, value)
 
@@ -54,7 +56,7 @@ def test_finds_the_neighbours_that_the_plain_search_finds(monkeypatch, scale, pr
 
 
 def test_points_that_half_precision_cannot_tell_apart_are_still_ranked(monkeypatch):
-    """A far outlier leaves all other points, as half precision sees them, in one place: too many then seem near."""
+    """Beside a far outlier, all other points would lie in one place, as half precision sees them."""
     points = clouds(260, 20, scale=1e-5)
     points[0] = 100.0
     layout = layout_of(points, largest=200)
@@ -63,15 +65,18 @@ def test_points_that_half_precision_cannot_tell_apart_are_still_ranked(monkeypat
 
 
 @pytest.mark.parametrize("first", [32, 33, 34])
-def test_rows_that_are_full_before_all_parts_are_seen_are_not_relied_on(first):
-    """So tight a crowd that half precision cannot tell it apart: every point that is met seems near."""
+def test_rows_that_are_full_before_all_parts_are_seen_are_not_relied_on(monkeypatch, first):
+    """Points of the first part are far from each other; between them lie more than there is room for."""
+    monkeypatch.setattr(fused, "_CAPACITY", 32)
     sizes = [first, *[32] * 5]
-    towards = torch.ones(sum(sizes), 8) / 8**0.5
-    points = (towards + 1e-4 * clouds(sum(sizes), 8).cpu()).to(DEVICE)
+    points = 0.1 * clouds(sum(sizes), 8)
+    points[:first] *= 100
     ranked = torch.stack([torch.arange(6).roll(-part) for part in range(6)]).to(DEVICE)
     found, sure = fused.nearest(points, torch.tensor(sizes, device=DEVICE), ranked, 6, 6)[1:]
     expected = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).argsort(dim=1)[:, :6]
     assert (found.sort(dim=1).values == expected.sort(dim=1).values).all(dim=1)[sure].all()
+    assert sure.any()
+    assert not sure.all()
 
 
 def test_few_points_in_reach_are_not_relied_on():
@@ -104,3 +109,22 @@ def test_edges_have_the_distances_and_products_of_their_ends(edges, dimension):
     )
     assert torch.equal(squared_distances(left, ends), fused.compared(left, left, ends, distance=True))
     assert torch.equal(inner_products(left, right, ends), fused.compared(left, right, ends, distance=False))
+
+
+@pytest.mark.parametrize(("columns", "rough"), [(1, False), (8, False), (16, True), (70, True), (150, True)])
+def test_products_with_a_sparse_matrix(columns, rough):
+    generator = torch.Generator().manual_seed(columns)
+    dense = torch.randn(60, 60, generator=generator) * (torch.rand(60, 60, generator=generator) < 0.2)
+    dense[7] = 0
+    dense[11] = 1
+    block, minus = torch.randn(2, 60, columns, generator=generator).to(DEVICE)
+    block[3] = 0
+    multiplier = fused.Multiplier(to_rows(sp.csr_array(dense.numpy()), DEVICE))
+    image = multiplier.product(block, 2.0, 0.5, minus, rough=rough)
+    expected = 2 * dense.to(block).double() @ block.double() - 0.5 * block - minus
+    # Each number that is gathered is wrong by half of what 16 bits tell apart in its row.
+    off = block.abs().amax(dim=1) / 32767 if rough and columns <= 128 else torch.zeros(60, device=DEVICE)
+    bound = 2 * dense.to(block).abs() @ off + 1e-4
+    assert ((image - expected).abs() <= bound[:, None]).all()
+    plain = multiplier.product(block, 1.0, 0.0, None, rough=False)
+    torch.testing.assert_close(plain, dense.to(block) @ block, rtol=1e-5, atol=1e-4)

@@ -90,8 +90,15 @@ class Chebyshev:
                 continue
             values, rotation = basis.ritz(end)
             values = values[:rank]
-            vectors = basis.rotate(rotation[:, :rank])
-            residuals = lengths(space, space.map(_residual(values), space.product(vectors), vectors)).float()
+            if not (exhausted or full):
+                # The last pairs lag behind: until they have converged, there is no need to look at the others.
+                some = slice(max(0, rank - block), rank)
+                if float(basis.pairs(values, rotation, some)[1].max()) > tol * top:
+                    continue
+                if not verified:
+                    latest, verified = space.random(block), True
+                    continue
+            vectors, residuals = basis.pairs(values, rotation, slice(0, rank))
             converged = bool(residuals.max() <= tol * top)
             if exhausted or (converged and verified):
                 break
@@ -154,8 +161,11 @@ class _Projection:
         order = _leading(values, end)
         return values[order].float(), vectors[:, order]
 
-    def rotate(self, rotation: Tensor) -> Block:
-        return self._basis.rotate(rotation)
+    def pairs(self, values: Tensor, rotation: Tensor, which: slice) -> tuple[Block, Tensor]:
+        """Some of the vectors that a rotation of the basis gives, and their residuals as eigenvectors."""
+        space, vectors = self._space, self._basis.rotate(rotation[:, which])
+        apart = space.map(_residual(values[which]), space.product(vectors), vectors)
+        return vectors, lengths(space, apart).float()
 
     def keep(self, rotation: Tensor) -> None:
         """Keep only these combinations of columns: a thick restart."""
@@ -172,7 +182,7 @@ class _Projection:
                 break
             if self.size:
                 block = self._basis.less(block, self._basis.dot(block))
-            squares, directions = torch.linalg.eigh(gram(self._space, block, block))
+            squares, directions = torch.linalg.eigh(gram(self._space, block, block).cpu())
             new = squares > 1e-9
             block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
         return block

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
+from garnet.fused import Multiplier, usable
 from garnet.sparse import Rows, to_rows
 
 
@@ -53,10 +54,15 @@ class Operator:
         self.n = self._rows.width
         self.longest = int(self._rows.starts.diff().max()) if self.n else 0
         self._sloped = self._rows, 1.0
+        self._multiplier = Multiplier(self._rows) if usable(self._rows.values) else None
 
-    def product(self, block: Tensor, *, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
+    def product(
+        self, block: Tensor, *, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None, rough: bool = False
+    ) -> Tensor:
         """See `Space`."""
         self.products += block.shape[1]
+        if self._multiplier is not None:
+            return self._multiplier.product(block, slope, shift, minus, rough=rough)
         if self._sloped[1] != slope:
             self._sloped = replace(self._rows, values=self._rows.values * slope), slope
         image = self._sloped[0].product(block)
