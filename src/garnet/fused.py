@@ -5,8 +5,8 @@ of it. Here distances are compared in registers with a bound, the k-th distance 
 first, and only points within go out. A number is the sum of two in half precision, so that three products on tensor
 cores come as near as one in single precision; what is left of them in the end is measured again.
 
-Products of a sparse matrix: the rows of the block that are gathered, not the matrix, are most of the traffic. For a
-filter, which is only to turn columns towards the leading vectors, they are gathered in 16 bits, with a scale a row.
+Products of a sparse matrix: the rows of the block that are gathered, not the matrix, are most of the traffic. A warp
+has a row of the matrix to itself, and asks for its next entries before it has worked on the last.
 
 Scores of edges: two rows of the embedding are read, and one number is written.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -29,11 +29,11 @@ _WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their wa
 _CAPACITY = 512  # points that a row may collect in a round
 _SPARE = 14  # points beyond the k-th that are measured again
 _SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
+_AGAIN = 4  # times that rows which are full try again
 _ROWS = 1 << 18  # points that are searched for at a time
 _EDGES = 16  # that are compared side by side
 _GROWTH = 6  # times as many points as so far are passed through with a bound, before a better one is taken
-_GATHERED, _COLUMNS = 1024, 128  # numbers of a block that are gathered at once, and columns of these at most
-_SHARED = 1
+_GATHERED, _COLUMNS = 512, 128  # numbers of a block that are gathered at once, and columns of these at most
 _LONG = 1024  # entries of a row with which to begin
 
 
@@ -116,39 +116,28 @@ class Multiplier:
         # The longest rows are begun with: at the end, one alone would be waited for.
         self._order = (rows.starts.diff() <= _LONG).to(torch.uint8).argsort(stable=True).int()
 
-    def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None, *, rough: bool) -> Tensor:
-        """Slope A X - shift X - minus, with X rounded to 16 bits for A X if it may be rough."""
+    def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None) -> Tensor:
+        """Slope A X - shift X - minus."""
         from garnet.kernels import multiply
 
         block, n, width = block.contiguous(), len(self._order), block.shape[1]
-        result, columns = torch.empty_like(block), min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
-        rough = rough and width <= columns
+        columns = min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
+        result = torch.empty_like(block)
         with _on(block.device):
-            gathered, scales = _rough(block, columns) if rough else (block, block)
             multiply[(n, -(-width // columns))](
-                self._rows.starts, self._rows.columns, self._rows.values, self._order, gathered, scales, block,
+                self._rows.starts, self._rows.columns, self._rows.values, self._order, block,
                 block if minus is None else minus.contiguous(), result, width, slope, shift,
-                ROUGH=rough, SHIFT=shift != 0.0, MINUS=minus is not None, SOME=min(_GATHERED // columns, 32) * _SHARED,
-                WIDTH=columns, num_warps=_SHARED,
+                SHIFT=shift != 0.0, MINUS=minus is not None, SOME=min(_GATHERED // columns, 32), WIDTH=columns,
+                num_warps=1,
             )  # fmt: skip
         return result
-
-
-def _rough(block: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """Each row as integers of 16 bits, and its scale."""
-    from garnet.kernels import roughen
-
-    n, width = block.shape
-    rough, scales = torch.empty_like(block, dtype=torch.int16), block.new_empty(n)
-    roughen[(-(-n // 32),)](block, rough, scales, n, width, SOME=32, WIDTH=columns, num_warps=4)
-    return rough, scales
 
 
 class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
-        self._points, self._k, self._probes = points.contiguous(), k, min(probes, ranked.shape[1])
+        self._points, self._k = points.contiguous(), k
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
@@ -159,24 +148,23 @@ class _Near:
             scaled = points[some] * scales[some, None]
             self._halves[some, 1, :d] = scaled
             self._halves[some, 0, :d] = scaled - self._halves[some, 1, :d]
-        self._ranked = ranked.int().contiguous()
-        self._sizes = sizes.int()
-        self._starts = (sizes.cumsum(0) - sizes).int()
-        parts = torch.arange(len(sizes), device=points.device)
-        tiles = (sizes + _QUERIES - 1) // _QUERIES
-        self._tile_part = parts.repeat_interleave(tiles).int()
-        first = (tiles.cumsum(0) - tiles)[self._tile_part]
-        number = torch.arange(len(self._tile_part), device=points.device) - first
-        self._tile_start = (self._starts[self._tile_part] + number * _QUERIES).int()
-        self._tiles = tiles.tolist()
-        pools = (sizes + _POOL - 1) // _POOL
-        self._most = int(pools[ranked[:, : self._probes]].sum(dim=1).max())  # tiles that are passed through
+        self._sizes, stops = sizes.tolist(), sizes.cumsum(0)
+        starts = stops - sizes
+        part, self._tile_start = _tiles(sizes, starts, torch.arange(len(sizes), device=points.device), _QUERIES)
+        self._tile_part, self._tile_stop = part.int(), stops[part].int()
+        self._tiles = torch.bincount(part, minlength=len(sizes)).tolist()
+        around = ranked[:, :probes]
+        part, self._pool_begin = _tiles(sizes, starts, around.flatten(), _POOL)
+        self._pool_stop = stops[part].int()
+        pools = ((sizes + _POOL - 1) // _POOL)[around].sum(dim=1)
+        self._pool_starts = torch.cat([pools.new_zeros(1), pools.cumsum(0)]).int()
+        self._most = int(pools.max())
 
     def pieces(self) -> Iterator[tuple[int, int, int, int]]:
         """First and last point, first and last tile, of some whole parts at a time."""
         row = tile = 0
         rows = tiles = 0
-        for size, count in zip(self._sizes.tolist(), self._tiles, strict=True):
+        for size, count in zip(self._sizes, self._tiles, strict=True):
             if rows and rows + size > _ROWS:
                 yield row, row + rows, tile, tile + tiles
                 row, tile, rows, tiles = row + rows, tile + tiles, 0, 0
@@ -186,39 +174,58 @@ class _Near:
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
         """The nearest of some points."""
-        kept = self._k + _SPARE
-        far = self._points.new_full((last - row, kept), torch.inf)
-        nobody = torch.full((last - row, kept), -1, dtype=torch.int32, device=far.device)
-        lost = torch.zeros(last - row, dtype=torch.bool, device=far.device)
-        # A tile whose rows are all full stops looking, so that a row that is full may have missed some.
-        best, bound, first, end = (far, nobody), far[:, -1], 0, _CAPACITY // _POOL
+        tiles = torch.arange(tile, last_tile, device=self._points.device)
+        tile_of = (
+            torch.searchsorted(
+                self._tile_start[tile:last_tile], torch.arange(row, last, device=tiles.device).int(), right=True
+            )
+            - 1
+        )
+        away = self._points.new_full((last - row, self._k + _SPARE), torch.inf)
+        found = torch.full(away.shape, -1, dtype=torch.int32, device=away.device)
+        bound, first, end = away[:, 0], 0, _CAPACITY // _POOL
+        lost = torch.zeros_like(bound, dtype=torch.bool)
         while first < self._most:
-            away, found, counts = self._collected(bound, row, tile, last_tile, first, end)
-            best = self._merged(best, (away, found))
-            bound = best[0].amax(dim=1)
+            before = away, found
+            more = self._collected(bound, tiles, row, first, end)
+            away, found, full = self._merged(before, more)
+            bound = away.amax(dim=1)
+            # A row that is full may have missed some, but has a better bound by those that it met.
+            for _ in range(_AGAIN if first else 0):
+                rows = full.nonzero()[:, 0]
+                if not len(rows):
+                    break
+                more = self._collected(bound, tiles[torch.unique(tile_of[rows])], row, first, end)
+                away[rows], found[rows], full[rows] = self._merged(
+                    [part[rows] for part in before], [part[rows] for part in more]
+                )
+                bound[rows] = away[rows].amax(dim=1)
             if first:  # before, every point had room
-                lost |= counts >= _CAPACITY
+                lost |= full
             first, end = end, _GROWTH * end
-        away, found = self._measured(best[1], row)
+        away, found = self._measured(found, row)
         return away, found.long(), away[:, -1].isfinite() & ~lost
 
-    def _collected(
-        self, bound: Tensor, row: int, tile: int, last_tile: int, first: int, end: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Squared distances, places and number of the points within a bound."""
+    def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Squared distances, places and number of the points within a bound, for the rows of some tiles."""
         from garnet.kernels import emit
 
-        counts = torch.zeros(len(bound), dtype=torch.int32, device=bound.device)
-        found = torch.full((len(bound), _CAPACITY), -1, dtype=torch.int32, device=bound.device)
         away = bound.new_full((len(bound), _CAPACITY), torch.inf)
-        some = slice(tile, last_tile)
-        emit[(last_tile - tile,)](
-            self._halves, self._squares, bound.contiguous(), self._tile_start[some], self._tile_part[some],
-            self._starts, self._sizes, self._ranked, found, away, counts, row, self._probes, first, end,
-            SCALE=_SCALE, REACH=self._ranked.shape[1], WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES,
-            POOL=_POOL, DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
+        found = torch.full_like(away, -1, dtype=torch.int32)
+        counts = torch.zeros_like(bound, dtype=torch.int32)
+        emit[(len(tiles),)](
+            self._halves, self._squares, bound.contiguous(), self._tile_start[tiles], self._tile_stop[tiles],
+            self._tile_part[tiles], self._pool_starts, self._pool_begin, self._pool_stop, found, away, counts, row,
+            first, end, SCALE=_SCALE, WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
+            DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
         )  # fmt: skip
         return away, found, counts
+
+    def _merged(self, best: Sequence[Tensor], more: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The nearest so far, those just met among them, and which rows are full."""
+        away, found = torch.cat([best[0], more[0]], dim=1), torch.cat([best[1], more[1]], dim=1)
+        away, at = away.topk(self._k + _SPARE, dim=1, largest=False, sorted=False)
+        return away, found.gather(1, at), more[2] >= _CAPACITY
 
     def _measured(self, found: Tensor, row: int) -> tuple[Tensor, Tensor]:
         """The nearest k of some points, by distances in single precision."""
@@ -232,7 +239,12 @@ class _Near:
         away, at = away.topk(self._k, dim=1, largest=False)
         return away, found.gather(1, at)
 
-    def _merged(self, best: tuple[Tensor, Tensor], more: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        away, found = (torch.cat(both, dim=1) for both in zip(best, more, strict=True))
-        away, at = away.topk(self._k + _SPARE, dim=1, largest=False, sorted=False)
-        return away, found.gather(1, at)
+
+def _tiles(sizes: Tensor, starts: Tensor, parts: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The tiles of some parts, one part after the other: the part of each, and where it begins."""
+    counts = (sizes[parts] + width - 1) // width
+    ordinal = torch.arange(int(counts.sum()), device=sizes.device) - (counts.cumsum(0) - counts).repeat_interleave(
+        counts
+    )
+    part = parts.repeat_interleave(counts)
+    return part, (starts[part] + ordinal * width).int()

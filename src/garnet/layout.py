@@ -94,7 +94,7 @@ class Layout:
 def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, float]:
     """How many cells to probe so that `recall` of the neighbours are found, and the recall that this many reach.
 
-    A sample tells: the recall counted on is less than its mean by the mean's standard error.
+    A sample tells: the recall counted on is less than its mean by two standard errors of the mean.
 
     Args:
         ranked: (s, m) cells around each query of the sample, in the order of probing.
@@ -106,6 +106,6 @@ def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, fl
         hits += ranked == neighbor[:, None]
     found = hits.cumsum(dim=1) / truth.shape[1]
     error = found.std(dim=0) / len(found) ** 0.5 if len(found) > 1 else torch.zeros_like(found[0])
-    sure = (found.mean(dim=0) - error).tolist()
+    sure = (found.mean(dim=0) - 2 * error).tolist()
     needed = next((p for p, share in enumerate(sure, 1) if share >= recall - 1e-6), len(sure))
     return needed, sure[needed - 1]

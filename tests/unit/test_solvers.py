@@ -203,3 +203,29 @@ def test_a_basis_that_fills_up_is_restarted_from_the_pairs_that_lag_behind():
     truth = Arpack(tol=1e-10)(matrix, 50, end="algebraic", seed=0, device="cpu")
     np.testing.assert_allclose(spectrum.values, truth.values, atol=1e-6)
     assert torch.linalg.svdvals(spectrum.vectors.double().T @ truth.vectors).min() > 0.9999
+
+
+def test_renumbering_changes_neither_a_matrix_nor_its_spectrum(monkeypatch):
+    graph = block_model(600, seed=3)
+    matrix = normalized_adjacency(graph)
+    rows = to_rows(matrix, "cpu")
+    order = clustered(rows, torch.Generator().manual_seed(0))
+    assert torch.equal(order.sort().values, torch.arange(600))
+    expected = matrix.toarray()[order][:, order]
+    np.testing.assert_allclose(permuted(rows, order).to_scipy().toarray(), expected, rtol=1e-6)
+    plain = Chebyshev()(rows, 20, end="algebraic", seed=0, device="cpu")
+    monkeypatch.setattr("garnet.solvers.operator._CACHED", 100)
+    renumbered = Chebyshev()(rows, 20, end="algebraic", seed=0, device="cpu")
+    torch.testing.assert_close(renumbered.values, plain.values, atol=1e-5, rtol=0)
+    apart = matrix @ renumbered.vectors.double().numpy() - renumbered.vectors.numpy() * renumbered.values.numpy()
+    assert np.linalg.norm(apart, axis=0).max() < 2e-4
+
+
+def test_nodes_of_a_cluster_follow_each_other():
+    graph = block_model(3000, seed=1)
+    order = clustered(to_rows(normalized_adjacency(graph), "cpu"), torch.Generator().manual_seed(0))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(3000)
+    first, second = graph.edges
+    apart = np.abs(place[first] - place[second]).float().mean()
+    assert apart < 0.5 * 1000  # of nodes that are chosen at random: a third of them all

@@ -40,9 +40,7 @@ class TiledSpace:
         self.scale = max(float(sums.part(i).max()) for i in range(parts.count) if len(sums.part(i))) or 1.0
         self.products = 0
 
-    def product(
-        self, block: Tall, *, slope: float = 1.0, shift: float = 0.0, minus: Tall | None = None, rough: bool = False
-    ) -> Tall:
+    def product(self, block: Tall, *, slope: float = 1.0, shift: float = 0.0, minus: Tall | None = None) -> Tall:
         """See `Space`."""
         self.products += block.width
         if self._parts.step is not None:

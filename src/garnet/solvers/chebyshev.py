@@ -182,7 +182,7 @@ class _Projection:
                 break
             if self.size:
                 block = self._basis.less(block, self._basis.dot(block))
-            squares, directions = torch.linalg.eigh(gram(self._space, block, block).cpu())
+            squares, directions = torch.linalg.eigh(gram(self._space, block, block))
             new = squares > 1e-9
             block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
         return block

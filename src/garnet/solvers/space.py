@@ -10,9 +10,6 @@ from torch import Tensor
 
 from garnet.spectral import End
 
-# Of a filter that turns columns a long way in few steps 16 bits leave enough; in many steps their rounding adds up.
-_ROUGH = 24
-
 Block = Any
 """A tall matrix, (n, b): a tensor in memory, or a handle to what a disk or a cluster holds."""
 
@@ -61,10 +58,8 @@ class Space(Protocol):
     def constant(self, value: float) -> Block:
         """One column of a number."""
 
-    def product(
-        self, block: Block, *, slope: float = 1.0, shift: float = 0.0, minus: Block | None = None, rough: bool = False
-    ) -> Block:
-        """Slope A X - shift X - minus; a rough one may see X in 16 bits where that is faster."""
+    def product(self, block: Block, *, slope: float = 1.0, shift: float = 0.0, minus: Block | None = None) -> Block:
+        """Slope A X - shift X - minus."""
 
     def map(self, work: Callable[..., Tensor], *blocks: Block) -> Block:
         """What `work` makes of the rows of some tall matrices, row by row."""
@@ -107,8 +102,7 @@ def filtered(space: Space, block: Block, cutoff: float, top: float, growth: floa
     degree = max(1, round(math.acosh(growth) / math.acosh(max((top - centre) / half, 1 + 1e-4))))
     if end == "magnitude":
         degree += 1 - degree % 2  # even powers of the matrix cannot tell an eigenvalue from its negative
-    rough = degree <= _ROUGH
-    before, now = block, space.product(block, slope=1 / half, shift=centre / half, rough=rough)
+    before, now = block, space.product(block, slope=1 / half, shift=centre / half)
     for _ in range(degree - 1):
-        before, now = now, space.product(now, slope=2 / half, shift=2 * centre / half, minus=before, rough=rough)
+        before, now = now, space.product(now, slope=2 / half, shift=2 * centre / half, minus=before)
     return now
