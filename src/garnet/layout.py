@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,24 +48,31 @@ class Layout:
         others = (ranked != own[:, None]).to(torch.uint8)
         return cls(order, part, torch.bincount(part), ranked.gather(1, others.argsort(dim=1, stable=True)))
 
+    @classmethod
+    def shuffled(cls, n: int, *, seed: int, device: torch.device) -> Layout:
+        """A layout of one part, in which every point is compared with every other."""
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(device)
+        whole = torch.zeros_like(order)
+        return cls(order, whole, torch.tensor([n], device=device), whole[:1, None])
+
     def search(self, points: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices of the k nearest to each point within `probes` parts around its own."""
         n = len(points)
-        left: Sequence[int] = range(len(self.sizes))
+        left = torch.arange(n, device=points.device)
         away = points.new_empty(n, k)
         found = self.order.new_empty(n, k)
         if usable(points):
             away, places, sure = nearest(points[self.order], self.sizes, self.ranked, k, probes)
             found = self.order[places]
-            left = torch.unique(self.part[self.order[~sure]]).tolist()
-        if left:
+            left = (~sure).nonzero()[:, 0]
+        if len(left):
             self._compare(points, left, k, probes, away, found)
         back = torch.empty_like(self.order)
         back[self.order] = torch.arange(n, device=back.device)
         return away[back], found[back]
 
-    def _compare(self, points: Tensor, chosen: Sequence[int], k: int, probes: int, away: Tensor, found: Tensor) -> None:
-        """Fill in the rows of some parts, by one matrix of distances each."""
+    def _compare(self, points: Tensor, left: Tensor, k: int, probes: int, away: Tensor, found: Tensor) -> None:
+        """Fill in some rows, sorted, by one matrix of distances for each part that has some."""
         dimension, sizes = points.shape[1], self.sizes.tolist()
         points = lift(points, self.order)
         parts = list(zip(torch.split(points, sizes), torch.split(self.order, sizes), strict=True))
@@ -75,20 +81,19 @@ class Layout:
         nobody[:, dimension] = torch.inf
         enough = (self.sizes[self.ranked].cumsum(dim=1) <= k).sum(dim=1) + 1
         wide, ranked = enough.clamp(min=probes).tolist(), self.ranked.tolist()
-        ends = self.sizes.cumsum(0).tolist()
-        for number in chosen:
-            mine, names = parts[number]
+        counts = torch.bincount(self.part[self.order[left]], minlength=len(parts)).tolist()
+        for number, mine in enumerate(torch.split(left, counts)):
+            if not len(mine):
+                continue
             near, width = ranked[number], wide[number]
             members = [parts[other] for other in near[:width]] if width <= len(near) else parts
             lacking = -sum(len(ids) for _, ids in members) % GROUP
             pool = torch.cat([*(lifted for lifted, _ in members), nobody[:lacking]])
             pool_ids = torch.cat([*(ids for _, ids in members), self.order[:lacking]])
-            start, rows = ends[number] - len(mine), tile_rows(mine, len(pool))
-            for some, ids in zip(torch.split(mine, rows), torch.split(names, rows), strict=True):
-                near_some = nearest_of_lifted(ask(some, dimension), pool, pool_ids, k + 1)
-                end = start + len(some)
-                away[start:end], found[start:end] = without_self(*near_some, ids, k, some[:, dimension])
-                start = end
+            for some in torch.split(mine, tile_rows(points, len(pool))):
+                asking = points[some]
+                near_some = nearest_of_lifted(ask(asking, dimension), pool, pool_ids, k + 1)
+                away[some], found[some] = without_self(*near_some, self.order[some], k, asking[:, dimension])
 
 
 def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, float]:
@@ -106,6 +111,6 @@ def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, fl
         hits += ranked == neighbor[:, None]
     found = hits.cumsum(dim=1) / truth.shape[1]
     error = found.std(dim=0) / len(found) ** 0.5 if len(found) > 1 else torch.zeros_like(found[0])
-    sure = (found.mean(dim=0) - 2 * error).tolist()
+    sure = (found.mean(dim=0) - 2 * error).clamp_min(0).tolist()
     needed = next((p for p, share in enumerate(sure, 1) if share >= recall - 1e-6), len(sure))
     return needed, sure[needed - 1]

@@ -7,6 +7,7 @@ import torch
 from garnet import fused
 from garnet.cells import fit_quantiser
 from garnet.layout import Layout
+from garnet.neighbors import Exact
 from garnet.prune import inner_products, squared_distances
 from garnet.sparse import to_rows
 
@@ -100,6 +101,12 @@ def test_rows_that_are_full_before_all_parts_are_seen_try_again_or_are_not_relie
     assert (found.sort(dim=1).values == expected.sort(dim=1).values).all(dim=1)[sure].all()
     assert sure.any()
     assert sure.all() == (again > 0)
+
+
+def test_every_pair_is_compared():
+    points = clouds(200, 8)
+    expected = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).argsort(dim=1)[:, :6]
+    assert torch.equal(Exact()(points, 6, seed=0), expected)
 
 
 def test_few_points_in_reach_are_not_relied_on():

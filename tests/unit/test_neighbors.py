@@ -161,7 +161,7 @@ def test_probes_are_those_at_which_the_sample_is_found():
     assert probes_needed(ranked, torch.tensor([[0, 0, 1], [1, 1, 0]]), 1.0) == (2, pytest.approx(1.0))
     assert probes_needed(ranked, torch.tensor([[0, 0, 1], [1, 1, 0]]), 0.6) == (1, pytest.approx(2 / 3))
     assert probes_needed(ranked, torch.tensor([[0, 9, 9], [1, 9, 9]]), 0.9) == (4, pytest.approx(1 / 3))
-    # One of two queries is found: the mean is a half, and its standard error too.
+    # One of two queries is found: the mean is a half, and its standard error too, so that nothing can be counted on.
     assert probes_needed(ranked, torch.tensor([[0], [9]]), 0.5) == (4, pytest.approx(0.0, abs=1e-6))
 
 

@@ -46,9 +46,6 @@ class Operator:
             sums = torch.segment_reduce(matrix.values.double().abs(), "sum", offsets=matrix.starts.long(), initial=0)
             self.scale = float(sums.max()) or 1.0
             self._rows = replace(matrix, values=(matrix.values / self.scale).float())
-            if self._rows.width > _CACHED:
-                self._order = clustered(self._rows, self._generator)
-                self._rows = permuted(self._rows, self._order)
         else:
             # In float64: float32 has neither room for 1e30 nor for 1e-30.
             self.scale = float(abs(matrix).sum(axis=1).max()) or 1.0
@@ -59,6 +56,9 @@ class Operator:
                 self._order = torch.from_numpy(order)
             self._rows = to_rows(matrix / self.scale, device)
         self.n = self._rows.width
+        if self._order is None and self.n > _CACHED:
+            self._order = clustered(self._rows, self._generator)
+            self._rows = permuted(self._rows, self._order)
         self.longest = int(self._rows.starts.diff().max()) if self.n else 0
         self._sloped = self._rows, 1.0
         self._multiplier = Multiplier(self._rows) if usable(self._rows.values) else None
