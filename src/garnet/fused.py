@@ -61,7 +61,9 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
+def nearest(
+    points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int, *, proven: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """The k nearest other points of each within `probes` parts around its own.
 
     Args:
@@ -70,12 +72,14 @@ def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) 
         ranked: (parts, m) the parts to search for the neighbours of each, itself leading.
         k: neighbours of each.
         probes: parts to search, at most m.
+        proven: rely only on rows of which rounding can have hidden no neighbour. In a crowd that lies closer together
+            than halves tell apart, it may have.
 
     Returns:
         Squared distances and places among the points, (n, k) each, nearest first; and which rows, (n,), can be relied
         on: one whose parts have fewer points than k, or far more near ones than there was room for, can not.
     """
-    near = _Near(points, sizes, ranked, k, probes)
+    near = _Near(points, sizes, ranked, k, probes, proven)
     with _on(points.device):
         away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
     return torch.cat(away), torch.cat(found), torch.cat(sure)
@@ -136,11 +140,13 @@ class Multiplier:
 class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
-    def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
+    def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int, proven: bool) -> None:
         self._points, self._k = points.contiguous(), k
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
+        # What three products, summed up in steps of 16, can be wrong by: of |x| |y|.
+        self._slack = 3 * self._width / 16 * 2**-21 + 2**-20 if proven else None
         self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
         scales = _SCALE / self._squares.sqrt().clamp_min(torch.finfo(torch.float32).tiny)
         for start in range(0, n, _ROWS):
@@ -204,7 +210,12 @@ class _Near:
                 lost |= full
             first, end = end, _GROWTH * end
         away, found = self._measured(found, row)
-        return away, found.long(), away[:, -1].isfinite() & ~lost
+        sure = away[:, -1].isfinite() & ~lost
+        if self._slack is not None:
+            # All others are at least as far as the bound, but for rounding.
+            length = self._squares[row:last].sqrt()
+            sure &= away[:, -1] + self._slack * length * (length + bound.sqrt()) <= bound
+        return away, found.long(), sure
 
     def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
         """Squared distances, places and number of the points within a bound, for the rows of some tiles."""

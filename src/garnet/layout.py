@@ -55,14 +55,17 @@ class Layout:
         whole = torch.zeros_like(order)
         return cls(order, whole, torch.tensor([n], device=device), whole[:1, None])
 
-    def search(self, points: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Squared distances and indices of the k nearest to each point within `probes` parts around its own."""
+    def search(self, points: Tensor, k: int, probes: int, *, proven: bool = False) -> tuple[Tensor, Tensor]:
+        """Squared distances and indices of the k nearest to each point within `probes` parts around its own.
+
+        Where they are not to be proven, neighbours that are equally far but for a few millionths may change places.
+        """
         n = len(points)
         left = torch.arange(n, device=points.device)
         away = points.new_empty(n, k)
         found = self.order.new_empty(n, k)
         if usable(points):
-            away, places, sure = nearest(points[self.order], self.sizes, self.ranked, k, probes)
+            away, places, sure = nearest(points[self.order], self.sizes, self.ranked, k, probes, proven=proven)
             found = self.order[places]
             left = (~sure).nonzero()[:, 0]
         if len(left):

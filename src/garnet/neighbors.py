@@ -38,7 +38,7 @@ class Exact:
         """See `Neighbors`."""
         n, points = len(points), _centred(points)
         if usable(points) and k < n:
-            return Layout.shuffled(n, seed=seed, device=points.device).search(points, k, 1)[1]
+            return Layout.shuffled(n, seed=seed, device=points.device).search(points, k, 1, proven=True)[1]
         return _search(points, torch.arange(n, device=points.device), k)[1]
 
 

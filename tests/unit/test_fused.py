@@ -109,6 +109,21 @@ def test_every_pair_is_compared():
     assert torch.equal(Exact()(points, 6, seed=0), expected)
 
 
+def test_where_halves_cannot_tell_points_apart_the_exact_search_still_does():
+    """The squared distances of a crowd differ by millionths, and more lie near than are measured again."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.ones(200, 8) / 8**0.5 + 5e-4 * torch.randn(200, 8, generator=generator)
+    points = torch.cat([points, -points]).to(DEVICE)  # so that their mean is zero
+    truth = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf)
+    sizes, ranked = torch.tensor([400], device=DEVICE), torch.zeros(1, 1, dtype=torch.int64, device=DEVICE)
+    assert not fused.nearest(points, sizes, ranked, 6, 1, proven=True)[2].any()
+    assert fused.nearest(points, sizes, ranked, 6, 1)[2].all()
+    # Single precision has its own limit: the last neighbour may be farther than it should by some units of it.
+    found, limit = Exact()(points, 6, seed=0), 8 * torch.finfo(torch.float32).eps
+    assert (truth.gather(1, found)[:, -1] ** 2 <= truth.kthvalue(6, dim=1).values ** 2 + limit).all()
+    assert truth[:200, :200].square().median() > 5 * limit
+
+
 def test_few_points_in_reach_are_not_relied_on():
     points = clouds(90, 8)
     sizes, ranked = torch.tensor([4, 86], device=DEVICE), torch.tensor([[0, 1], [1, 0]], device=DEVICE)
