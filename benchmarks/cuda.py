@@ -17,7 +17,6 @@ from garnet import GARNET, Graph, load_graph
 from garnet.datasets import cora
 from garnet.edges import contains
 from garnet.neighbors import Cells, Exact, recall
-from garnet.pool import nearest_in_pool
 from garnet.solvers import Arpack, Chebyshev
 from garnet.spectral import normalized_adjacency
 
@@ -46,24 +45,7 @@ def agreement(graph: Graph, purifier: GARNET) -> dict[str, float]:
     cosines = torch.linalg.svdvals(ours.spectrum.vectors.double().cpu().T @ theirs.spectrum.vectors.double())
     shared = int(contains(theirs.graph.edges, ours.graph.edges, graph.num_nodes).sum())
     either = ours.graph.num_edges + theirs.graph.num_edges - shared
-    agree = {"least_cosine": float(cosines.min()), "edge_jaccard": shared / either}
-    # The same points searched on both: what is left are neighbours that are equally far in single precision.
-    points = unit(ours.spectrum.embedding.float())
-    here, there = Exact()(points, 15, seed=0), Exact()(points.cpu(), 15, seed=0).to(points.device)
-    agree["neighbours_shared"] = float((here[:, :, None] == there[:, None, :]).any(dim=2).float().mean())
-    away, reference = (kth(points, found) for found in (here, there))
-    agree["kth_distance_apart"] = float((away - reference).abs().max())
-    return agree
-
-
-def unit(points: torch.Tensor) -> torch.Tensor:
-    """Rows of length one."""
-    return points / points.norm(dim=1, keepdim=True).clamp_min(1e-30)
-
-
-def kth(points: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    """The distance of the last neighbour of each point, in float64."""
-    return (points.double() - points[found[:, -1]].double()).norm(dim=1)
+    return {"least_cosine": float(cosines.min()), "edge_jaccard": shared / either}
 
 
 def stages(graph: Graph, rank: int, k: int = 50) -> dict[str, Any]:
@@ -78,8 +60,6 @@ def stages(graph: Graph, rank: int, k: int = 50) -> dict[str, Any]:
         figures |= {"cells": cells, "recall": recall(points, found)}
         if device == "cuda":
             figures["exact"] = timed(lambda p=points: Exact()(p, k, seed=0), device)[1]
-            order = torch.arange(graph.num_nodes, device=device)
-            figures["exact_plain"] = timed(lambda p=points, o=order: nearest_in_pool(p, o, p, o, k), device)[1]
             figures["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
         result[device] = figures
     return result

@@ -34,7 +34,7 @@ _ROWS = 1 << 18  # points that are searched for at a time
 _EDGES = 16  # that are compared side by side
 _GROWTH = 6  # times as many points as so far are passed through with a bound, before a better one is taken
 _GATHERED, _COLUMNS = 512, 128  # numbers of a block that are gathered at once, and columns of these at most
-_LONG = 1024  # entries of a row with which to begin
+_LONG = 1024  # entries of a row that several warps share
 
 
 def usable(points: Tensor) -> bool:
@@ -61,9 +61,7 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def nearest(
-    points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int, *, proven: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
+def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
     """The k nearest other points of each within `probes` parts around its own.
 
     Args:
@@ -72,14 +70,12 @@ def nearest(
         ranked: (parts, m) the parts to search for the neighbours of each, itself leading.
         k: neighbours of each.
         probes: parts to search, at most m.
-        proven: rely only on rows of which rounding can have hidden no neighbour. In a crowd that lies closer together
-            than halves tell apart, it may have.
 
     Returns:
         Squared distances and places among the points, (n, k) each, nearest first; and which rows, (n,), can be relied
         on: one whose parts have fewer points than k, or far more near ones than there was room for, can not.
     """
-    near = _Near(points, sizes, ranked, k, probes, proven)
+    near = _Near(points, sizes, ranked, k, probes)
     with _on(points.device):
         away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
     return torch.cat(away), torch.cat(found), torch.cat(sure)
@@ -117,36 +113,38 @@ class Multiplier:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        # The longest rows are begun with: at the end, one alone would be waited for.
-        self._order = (rows.starts.diff() <= _LONG).to(torch.uint8).argsort(stable=True).int()
+        # A row that has thousands of entries would be waited for: several warps share it.
+        long = rows.starts.diff() > _LONG
+        self._shared = tuple((which.nonzero()[:, 0].int(), warps) for which, warps in ((long, 8), (~long, 1)))
 
     def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None) -> Tensor:
         """Slope A X - shift X - minus."""
         from garnet.kernels import multiply
 
-        block, n, width = block.contiguous(), len(self._order), block.shape[1]
+        block, width = block.contiguous(), block.shape[1]
         columns = min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
+        entries = min(_GATHERED // columns, 32)
         result = torch.empty_like(block)
         with _on(block.device):
-            multiply[(n, -(-width // columns))](
-                self._rows.starts, self._rows.columns, self._rows.values, self._order, block,
-                block if minus is None else minus.contiguous(), result, width, slope, shift,
-                SHIFT=shift != 0.0, MINUS=minus is not None, SOME=min(_GATHERED // columns, 32), WIDTH=columns,
-                num_warps=1,
-            )  # fmt: skip
+            for rows, warps in self._shared:
+                if not len(rows):
+                    continue
+                multiply[(len(rows), -(-width // columns))](
+                    self._rows.starts, self._rows.columns, self._rows.values, rows, block,
+                    block if minus is None else minus.contiguous(), result, width, slope, shift,
+                    SHIFT=shift != 0.0, MINUS=minus is not None, SOME=entries * warps, WIDTH=columns, num_warps=warps,
+                )  # fmt: skip
         return result
 
 
 class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
-    def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int, proven: bool) -> None:
+    def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
         self._points, self._k = points.contiguous(), k
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
-        # What three products, summed up in steps of 16, can be wrong by: of |x| |y|.
-        self._slack = 3 * self._width / 16 * 2**-21 + 2**-20 if proven else None
         self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
         scales = _SCALE / self._squares.sqrt().clamp_min(torch.finfo(torch.float32).tiny)
         for start in range(0, n, _ROWS):
@@ -210,12 +208,7 @@ class _Near:
                 lost |= full
             first, end = end, _GROWTH * end
         away, found = self._measured(found, row)
-        sure = away[:, -1].isfinite() & ~lost
-        if self._slack is not None:
-            # All others are at least as far as the bound, but for rounding.
-            length = self._squares[row:last].sqrt()
-            sure &= away[:, -1] + self._slack * length * (length + bound.sqrt()) <= bound
-        return away, found.long(), sure
+        return away, found.long(), away[:, -1].isfinite() & ~lost
 
     def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
         """Squared distances, places and number of the points within a bound, for the rows of some tiles."""

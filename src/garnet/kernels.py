@@ -111,11 +111,11 @@ def compare(
 
 @triton.jit(do_not_specialize=["slope", "shift"])
 def multiply(
-    starts, columns, values, order, block, minus, result, width, slope, shift,
+    starts, columns, values, rows, block, minus, result, width, slope, shift,
     SHIFT: tl.constexpr, MINUS: tl.constexpr, SOME: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """A row of slope A X - shift X - M."""
-    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    """Some rows of slope A X - shift X - M, a row and some columns at a time."""
+    row = tl.load(rows + tl.program_id(0)).to(tl.int64)
     begin = tl.load(starts + row)
     end = tl.load(starts + row + 1)
     at = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)

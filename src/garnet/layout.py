@@ -48,24 +48,17 @@ class Layout:
         others = (ranked != own[:, None]).to(torch.uint8)
         return cls(order, part, torch.bincount(part), ranked.gather(1, others.argsort(dim=1, stable=True)))
 
-    @classmethod
-    def shuffled(cls, n: int, *, seed: int, device: torch.device) -> Layout:
-        """A layout of one part, in which every point is compared with every other."""
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(device)
-        whole = torch.zeros_like(order)
-        return cls(order, whole, torch.tensor([n], device=device), whole[:1, None])
-
-    def search(self, points: Tensor, k: int, probes: int, *, proven: bool = False) -> tuple[Tensor, Tensor]:
+    def search(self, points: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices of the k nearest to each point within `probes` parts around its own.
 
-        Where they are not to be proven, neighbours that are equally far but for a few millionths may change places.
+        On a GPU, neighbours that are equally far but for some millionths of their squares may change places.
         """
         n = len(points)
         left = torch.arange(n, device=points.device)
         away = points.new_empty(n, k)
         found = self.order.new_empty(n, k)
         if usable(points):
-            away, places, sure = nearest(points[self.order], self.sizes, self.ranked, k, probes, proven=proven)
+            away, places, sure = nearest(points[self.order], self.sizes, self.ranked, k, probes)
             found = self.order[places]
             left = (~sure).nonzero()[:, 0]
         if len(left):

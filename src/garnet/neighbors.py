@@ -13,7 +13,6 @@ from torch import Tensor
 from garnet.cells import fit_quantiser
 from garnet.edges import pairs
 from garnet.errors import MissingExtra, ParameterError, RecallWarning
-from garnet.fused import usable
 from garnet.layout import Layout, probes_needed
 from garnet.pool import nearest_in_pool
 
@@ -32,14 +31,11 @@ class Neighbors(Protocol):
 
 @dataclass(frozen=True)
 class Exact:
-    """Every pair compared: in tiles of one matrix product and one top-k each, or by a kernel where that runs."""
+    """Every pair compared, in tiles of one matrix product and one top-k each; on CPU or CUDA."""
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        n, points = len(points), _centred(points)
-        if usable(points) and k < n:
-            return Layout.shuffled(n, seed=seed, device=points.device).search(points, k, 1, proven=True)[1]
-        return _search(points, torch.arange(n, device=points.device), k)[1]
+        return _search(_centred(points), torch.arange(len(points), device=points.device), k)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
