@@ -146,7 +146,7 @@ class _Near:
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
         self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
-        scales = _SCALE / self._squares.sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+        scales = torch.where(self._squares > 0, _SCALE * self._squares.rsqrt(), 0.0)
         for start in range(0, n, _ROWS):
             some = slice(start, start + _ROWS)
             scaled = points[some] * scales[some, None]
@@ -178,13 +178,8 @@ class _Near:
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
         """The nearest of some points."""
-        tiles = torch.arange(tile, last_tile, device=self._points.device)
-        tile_of = (
-            torch.searchsorted(
-                self._tile_start[tile:last_tile], torch.arange(row, last, device=tiles.device).int(), right=True
-            )
-            - 1
-        )
+        tiles, points = (torch.arange(*span, device=self._points.device) for span in ((tile, last_tile), (row, last)))
+        tile_of = torch.searchsorted(self._tile_start[tiles], points.int(), right=True) - 1
         away = self._points.new_full((last - row, self._k + _SPARE), torch.inf)
         found = torch.full(away.shape, -1, dtype=torch.int32, device=away.device)
         bound, first, end = away[:, 0], 0, _CAPACITY // _POOL
@@ -247,8 +242,6 @@ class _Near:
 def _tiles(sizes: Tensor, starts: Tensor, parts: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The tiles of some parts, one part after the other: the part of each, and where it begins."""
     counts = (sizes[parts] + width - 1) // width
-    ordinal = torch.arange(int(counts.sum()), device=sizes.device) - (counts.cumsum(0) - counts).repeat_interleave(
-        counts
-    )
-    part = parts.repeat_interleave(counts)
+    part, first = (each.repeat_interleave(counts) for each in (parts, counts.cumsum(0) - counts))
+    ordinal = torch.arange(len(part), device=sizes.device) - first
     return part, (starts[part] + ordinal * width).int()

@@ -13,7 +13,8 @@ def emit(
 ):  # fmt: skip
     """Collect, for a tile of queries, the points around it that lie within the bounds.
 
-    The points to search are passed through in tiles; those from the first to the end of them are looked at.
+    The points to search are passed through in tiles; those from the first to the end of them are looked at. The tiles
+    are in one list: of loops over parts and their tiles, Triton 3.6 lost the count that one handed to the next.
     """
     # One place in 64 bits for a tile, and steps from there in 32: addresses of every number would fill the registers.
     tile = tl.program_id(0)

@@ -110,6 +110,17 @@ def test_few_points_in_reach_are_not_relied_on():
     assert sure[4:].all()
 
 
+def test_a_point_at_the_origin_has_neighbours_and_is_one(monkeypatch):
+    points = clouds(260, 20)
+    points[17] = 0
+    points[40] = 0.01
+    layout = layout_of(points)
+    found = layout.search(points, 6, 5)[1]
+    assert torch.equal(found, plainly(layout, points, 6, 5, monkeypatch)[1])
+    assert 40 in found[17]
+    assert 17 in found[40]
+
+
 def test_equal_points_are_neighbours(monkeypatch):
     points = clouds(120, 8).repeat_interleave(2, dim=0)
     layout = layout_of(points, cells=4, largest=120)
