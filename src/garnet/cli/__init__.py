@@ -10,9 +10,11 @@ from rich.table import Table
 
 from garnet import __version__
 from garnet.cli.attack import attack
+from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
 from garnet.cli.console import err, out
 from garnet.cli.demo import demo
+from garnet.cli.figures import figures
 from garnet.cli.purify import info, purify
 from garnet.cli.train import train
 from garnet.errors import GarnetError
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, attack, train, info):
+for command in (demo, purify, audit, attack, train, figures, info):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

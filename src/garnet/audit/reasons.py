@@ -1,0 +1,147 @@
+"""What speaks for an edge: five agreements between its ends, none of which knows of an attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from garnet.backbones.base import gcn_matrix
+from garnet.features import Features, alikeness, feature_block, scale
+from garnet.graph import Graph, Split
+from garnet.overlap import shared_neighbors
+from garnet.prune import inner_products, squared_distances
+from garnet.purify import GARNET
+from garnet.resident import Resident
+
+_FEATURES, _STEPS, _RIDGE, _SHARPNESS = 64, 2, 1.0, 8.0
+_CLASSES, _FEATURES_AT, _NEIGHBORHOOD, _DEGREES = 3.0, 0.5, 0.5, 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """What was found of every edge of a graph, and how much of it counts.
+
+    Attributes:
+        found: by name, (m,) each; the larger, the more it speaks for the edge.
+        weights: by the same names; graph by graph, but from the graph alone.
+        columns: the same for a reader, in plain quantities.
+    """
+
+    found: Mapping[str, NDArray[np.float64]]
+    weights: Mapping[str, float]
+    columns: Mapping[str, NDArray[Any]]
+
+    @cached_property
+    def spoken(self) -> dict[str, NDArray[np.float64]]:
+        """What each reason says of each edge, (m,): the log-odds of its rank among all edges, times the weight."""
+        return {name: self.weights[name] * _log_odds(values) for name, values in self.found.items()}
+
+    @property
+    def belief(self) -> NDArray[np.float64]:
+        """The sum of what all reasons say, (m,)."""
+        total: NDArray[np.float64] = np.sum(list(self.spoken.values()), axis=0)
+        return total
+
+    @property
+    def because(self) -> NDArray[np.str_]:
+        """The name of the reason that speaks most against each edge, (m,)."""
+        most = np.argmin(list(self.spoken.values()), axis=0)
+        names: NDArray[np.str_] = np.array(list(self.spoken))[most]
+        return names
+
+
+def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
+    """Five reasons for every edge of a graph.
+
+    `spectral`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
+    1 / d_i + 1 / d_j, which is about the edge's effective resistance. Both are terms of the gradient of the graphical
+    model (equation 4 of the paper): an edge that is long, though its ends have few others, is what the model would
+    rather be without. `shared_neighbors`: neighbours in common, over those of the end with fewer and the mean degree.
+    `features`: cosine of the ends' features. `neighborhood`: cosine of each end's features with those of the other's
+    neighbours, itself left out. `classes`: how likely both ends are of one class, by a linear model of features that
+    are averaged over the purified graph, from the labels of the training nodes.
+
+    Weights: the spectral reason has one. Features count as far as edges join nodes of alike features (Somers' d over
+    0.5), their neighbourhood half of that. Classes count three times the square of how much of chance the linear model
+    overcomes on the validation nodes. Shared neighbours count an eighth of the mean degree: the more neighbours nodes
+    have, the more it says that two share none. A graph without features, or labels, goes without these reasons.
+
+    Args:
+        graph: the graph.
+        seed: of everything random.
+        device: where to compute.
+    """
+    here = Resident.of(graph, device)
+    first, second = edges = here.edges
+    result = GARNET(seed=seed, device=device).purify(graph)
+    points = scale(result.spectrum.embedding.float(), "unit")
+    degrees = here.counts.float()
+    mean_degree = float(degrees.mean())
+    fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
+    apart, shared = squared_distances(points, edges), shared_neighbors(here, edges)
+    long = apart * (1 / fewer + 1 / more).sqrt()
+    found = {"spectral": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
+    weights = {"spectral": 1.0, "shared_neighbors": mean_degree / _DEGREES}
+    columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
+    columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
+    kind: Features = "none" if graph.features is None else "low-rank"
+    if (block := feature_block(graph, kind, _FEATURES, seed=seed, device=device)) is not None:
+        block = scale(block, "unit")
+        found["features"] = columns["feature_similarity"] = inner_products(block, block, edges)
+        found["neighborhood"] = columns["neighborhood_similarity"] = _of_neighborhood(here, block)
+        say = max(0.0, alikeness(block, edges, seed=seed)) / _FEATURES_AT
+        weights |= {"features": say, "neighborhood": _NEIGHBORHOOD * say}
+        if graph.labels is not None and graph.split is not None:
+            likely, reliable = _classes(graph.labels, graph.split, result.graph, block)
+            found["classes"] = columns["same_class"] = inner_products(likely, likely, edges)
+            weights["classes"] = _CLASSES * reliable**2
+    return Reasons(
+        {name: values.double().cpu().numpy() for name, values in found.items()},
+        weights,
+        {name: values.cpu().numpy() for name, values in columns.items()},
+    )
+
+
+def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
+    """Mean cosine of each end's features with the sum of the other's neighbours', but for the end itself."""
+    first, second = here.edges
+    sums = torch.zeros_like(block).index_add_(0, here.rows.long(), block[here.columns.long()])
+    total = torch.zeros(len(first), device=block.device)
+    for one, other in ((first, second), (second, first)):
+        for some in torch.split(torch.arange(len(one), device=block.device), max(1, (1 << 24) // block.shape[1])):
+            around = scale(sums[other[some]] - block[one[some]], "unit")
+            total[some] += (block[one[some]] * around).sum(dim=1)
+    return total / 2
+
+
+def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: Tensor) -> tuple[Tensor, float]:
+    """Probabilities of the classes, (n, c), by ridge regression, and how much of chance it overcomes on validation."""
+    matrix, smooth = gcn_matrix(purified, str(block.device)), block
+    for _ in range(_STEPS):
+        smooth = matrix @ smooth
+    smooth = scale(smooth, "unit").double()
+    labels = torch.from_numpy(labelled)
+    count = int(labels.max()) + 1
+    train, held = (part[labels[part] >= 0] for part in map(torch.from_numpy, (split.train, split.val)))
+    known, target = smooth[train], one_hot(labels[train], count).to(smooth)
+    mean = target.mean(dim=0)
+    ridge = known.T @ known + _RIDGE * torch.eye(known.shape[1], dtype=known.dtype, device=known.device)
+    scores = smooth @ torch.linalg.solve(ridge, known.T @ (target - mean)) + mean
+    right = float((scores[held].argmax(dim=1).cpu() == labels[held]).double().mean()) if len(held) else 0.0
+    reliable = max(0.0, (right - 1 / count) / (1 - 1 / count)) if count > 1 else 0.0
+    return (_SHARPNESS * scores).softmax(dim=1).float(), reliable
+
+
+def _log_odds(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The log-odds of each value's rank among all, ties sharing theirs."""
+    share: NDArray[np.float64] = (rankdata(values) - 0.5) / max(len(values), 1)
+    return np.log(share / (1 - share))

@@ -1,0 +1,87 @@
+"""`garnet audit`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, stages
+
+if TYPE_CHECKING:
+    from garnet.audit import Audit
+
+_SHOWN = {
+    "source": "source",
+    "target": "target",
+    "suspicion": "doubt",
+    "because": "because of",
+    "spectral_distance": "apart",
+    "shared_neighbors": "shared",
+    "feature_similarity": "features",
+    "same_class": "class",
+}
+
+
+def audit(
+    source: Source,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write all edges, the most suspicious first: .csv or .parquet."),
+    ] = None,
+    nodes: Annotated[
+        Path | None, typer.Option("--nodes", help="Where to write all nodes, the least stable first.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="Edges to show.")] = 10,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    symmetrize: Symmetrize = False,
+    as_json: Json = False,
+) -> None:
+    """Say which edges of a graph should not be believed, and why."""
+    from garnet.audit import audit as run
+    from garnet.audit.table import require_table
+
+    for path in (output, nodes):
+        if path is not None:
+            require_table(path)
+    with stages() as progress:
+        progress("read")
+        graph = read_graph(source, symmetrize)
+        found = run(graph, seed=seed, device=device, progress=progress)
+        progress("write")
+        if output is not None:
+            found.save(output)
+        if nodes is not None:
+            found.save(nodes, nodes=True)
+    if as_json:
+        out.print_json(json.dumps({"input": str(source), **found.summary()}))
+        return
+    say_audit(found, source, top)
+
+
+def say_audit(found: Audit, source: Path, top: int) -> None:
+    """Print the verdict and the most suspicious edges."""
+    figures = found.summary()
+    out.print(
+        f"{escape(str(source))}: {figures['doubted']:,} of {figures['edges']:,} edges are more likely made up than "
+        f"not; about {100 * figures['share']:.1f} % in all look so.",
+        soft_wrap=True,
+    )
+    out.print(
+        f"Of edges planted at random, {100 * figures['power']:.0f} % looked worse than an edge of the graph "
+        f"(50 % would be chance). {figures['unstable_nodes']:,} nodes rely on doubted edges more than on others.",
+        soft_wrap=True,
+    )
+    if not top or not figures["edges"]:
+        return
+    columns = found.edge_table()
+    shown = {name: title for name, title in _SHOWN.items() if name in columns}
+    table = Table(*shown.values())
+    for row in zip(*(columns[name][:top].tolist() for name in shown), strict=True):
+        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else escape(str(value)) for value in row))
+    out.print(table)

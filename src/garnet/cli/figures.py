@@ -1,0 +1,28 @@
+"""`garnet figures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from garnet.cli.console import out, stages
+
+
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Figures to draw, such as rank.  [default: all]")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the figures.")] = Path("docs/figures"),
+    records: Annotated[Path, typer.Option(help="The folder of records that they are drawn from.")] = Path("results"),
+) -> None:
+    """Draw the paper's figures from records, each as SVG and PNG, and a page that shows them."""
+    from garnet.figures import write
+
+    with stages() as progress:
+        written = write(output, records=records, only=names or (), progress=progress)
+    for path in written:
+        if path.suffix != ".png":
+            out.print(escape(str(path)), soft_wrap=True)

@@ -1,0 +1,91 @@
+"""Accuracy against the budget of the attack: tables 7 and 8 of the paper as curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from garnet.bench.record import Record
+from garnet.figures.canvas import LOOKS, legend, sheet
+from garnet.figures.records import Cells, in_paper, mean_sd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+_LOOP = "for g in cora citeseer pubmed chameleon squirrel; do garnet bench run studies/table-{}-$g.toml; done"
+NETTACK_COMMAND, METATTACK_COMMAND = _LOOP.format(7), _LOOP.format(8)
+_CITATIONS, _WIKIPEDIA = ("cora", "citeseer", "pubmed"), ("chameleon", "squirrel")
+_PANELS = tuple(("gcn", graph) for graph in _CITATIONS) + tuple(("gprgnn", graph) for graph in _CITATIONS + _WIKIPEDIA)
+_IN_PAPER = ("cora", "pubmed", *_WIKIPEDIA)
+# Of a defence that is in the records with several models, the one that the study of the table has.
+_MODELS = {"none": "paper", "tsvd": "paper", "prognn": None, "garnet-paper": "paper", "garnet": "default"}
+
+
+def nettack(folder: Path) -> Figure:
+    """Table 7: accuracy on the targets of Nettack against the edges that it changes for each."""
+    return _figure(folder, "nettack", 1, "edges changed a target", NETTACK_COMMAND)
+
+
+def metattack(folder: Path) -> Figure:
+    """Table 8: accuracy against the share of the edges that Metattack changes."""
+    return _figure(folder, "metattack", 100, "edges changed (%)", METATTACK_COMMAND)
+
+
+def _figure(folder: Path, attack: str, unit: float, label: str, command: str) -> Figure:
+    citations, wikipedia = (Cells(folder / f"{name}.jsonl", command) for name in ("citations", "heterophilic"))
+    figure, panels = sheet(2, 4, width=11.5, height=6.6)
+    for axes, (backbone, graph) in zip(panels, _PANELS, strict=True):
+        cells = citations if graph in _CITATIONS else wikipedia
+        for defense, model in _MODELS.items():
+            wanted = {"graph": graph, "attack": attack, "backbone": backbone, "defense": defense}
+            named = wanted if model is None else {**wanted, "model": model, "parameters": {}}
+            # Pro-GNN was not run on every graph; of the others, a figure must have all.
+            found = cells.where(**named) if defense == "prognn" else cells.some(**named)
+            if found:
+                _curves(axes, found, defense, unit)
+        absent = "" if graph in _IN_PAPER else " (not in the paper)"
+        axes.set_title(f"{graph.capitalize()}, {backbone.upper()}{absent}", loc="left")
+        axes.set_xlabel(label)
+    for row in (panels[0], panels[4]):
+        row.set_ylabel("accuracy (%), mean ± sd")
+    legend(figure, _legend(), 5)
+    return figure
+
+
+def _curves(axes: Axes, records: Sequence[Record], defense: str, unit: float) -> None:
+    """Ours as a full line; the paper's dashed with hollow markers, once for each defence of the paper."""
+    look = LOOKS[defense]
+    by_budget = {unit * float(record.cell["budget"]): record for record in records}
+    x = sorted(by_budget)
+    ordered = [by_budget[budget] for budget in x]
+    mean, sd = zip(*map(mean_sd, ordered), strict=True)
+    axes.errorbar(x, mean, yerr=sd, color=look.colour, marker=look.marker, markersize=4, label=look.label)
+    if defense == "garnet":
+        return
+    told = [(place, known.mean) for place, record in zip(x, ordered, strict=True) if (known := in_paper(record))]
+    if told:
+        axes.plot(
+            *zip(*told, strict=True), color=look.colour, marker=look.marker, markersize=4, markerfacecolor="white",
+            linestyle="--", linewidth=0.9, label=f"the paper, {look.label}",
+        )  # fmt: skip
+
+
+def _legend() -> list[Line2D]:
+    """All that any panel shows, ours above the paper's: not each graph has all defences."""
+    from matplotlib.lines import Line2D
+
+    lines = []
+    for defense, look in LOOKS.items():
+        lines.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=4, label=look.label))
+        if defense != "garnet":
+            said = "GARNET" if defense == "garnet-paper" else look.label
+            lines.append(
+                Line2D(
+                    [], [], color=look.colour, marker=look.marker, markersize=4, markerfacecolor="white",
+                    linestyle="--", linewidth=0.9, label=f"the paper: {said}",
+                )
+            )  # fmt: skip
+    return lines

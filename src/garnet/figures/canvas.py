@@ -1,0 +1,142 @@
+"""What all figures share: an empty sheet, the colours, and files whose bytes depend on nothing but the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from garnet.atomic import atomic_path
+from garnet.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The colours of Okabe and Ito, which all kinds of colour vision tell apart; with markers, so that grey print does too.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # which comes with matplotlib
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.0,
+    "errorbar.capsize": 2.0,
+    "figure.facecolor": "white",
+    "figure.dpi": 130.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "garnet",
+}
+_CAPTION_INCHES = 0.3
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one defence is drawn in all figures."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+LOOKS = {
+    "none": Look("no defence", BLACK, "o"),
+    "tsvd": Look("TSVD", ORANGE, "s"),
+    "prognn": Look("Pro-GNN", PURPLE, "^"),
+    "garnet-paper": Look("GARNET, authors' parameters", GREEN, "D"),
+    "garnet": Look("GARNET, default", BLUE, "o"),
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings under which figures are made and saved; those of the caller come back afterwards.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "Drawing figures", "pygarnet[figures]") from error
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def sheet(rows: int = 1, columns: int = 1, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """An empty figure of so many inches and its axes, row by row; space is left for the caption."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=_above_caption(height))  # type: ignore[call-arg]
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.ravel())
+
+
+def legend(figure: Figure, handles: Iterable[Any], columns: int) -> None:
+    """One legend for all axes, between them and the caption."""
+    figure.legend(handles=list(handles), ncols=columns, loc="outside lower center")
+
+
+def drawn_in(panels: Iterable[Axes]) -> list[Any]:
+    """What a legend is to have of some axes, each label once; what is the paper's comes last."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return [found[label] for label in sorted(found, key=lambda label: label.startswith("the paper"))]
+
+
+def finish(figure: Figure, title: str, text: str) -> None:
+    """Give a figure its heading and the line at its foot, and fix where everything is."""
+    figure.suptitle(title, x=0.008, ha="left", fontsize=11, fontweight="bold")
+    figure.text(0.008, 0.06 / figure.get_figheight(), text, fontsize=6.5, color="#555555", ha="left", va="bottom")
+    # The layout is found once, and not again for each file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    # Its solver differs in the last digits from run to run, and SVG makes names of all digits.
+    for axes in figure.axes:
+        left, bottom, width, height = (round(value, 5) for value in axes.get_position(original=True).bounds)
+        axes.set_position((left, bottom, width, height))
+    # Space was left for the legend, but at the foot of the sheet, where the caption is.
+    for one in figure.legends:
+        one.set_bbox_to_anchor(_above_caption(figure.get_figheight()), transform=figure.transFigure)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG or PNG, by its suffix, without the date and the version of what drew it."""
+    # By the canvases themselves: savefig() draws everything once more, for a layout that is already found.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    with atomic_path(path, durable=False) as unfinished:
+        if path.suffix == ".svg":
+            dpi = figure.dpi
+            FigureCanvasSVG(figure).print_svg(str(unfinished), metadata={"Date": None, "Creator": None})
+            figure.dpi = dpi  # which SVG sets to 72, for good
+        else:
+            FigureCanvasAgg(figure).print_png(str(unfinished), metadata={"Software": None})
+
+
+def _above_caption(height: float) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of all but the caption, as shares of a figure of so many inches.
+
+    The margins are for SVG, in which words are a little wider than where the layout is found.
+    """
+    foot = _CAPTION_INCHES / height
+    return 0.012, foot, 0.976, 1 - foot

@@ -1,0 +1,111 @@
+"""Drawing figures into files, and the page that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from garnet.atomic import atomic_path
+from garnet.errors import GarnetError
+from garnet.figures import canvas
+from garnet.figures.records import Benchmark
+from garnet.figures.table import FIGURES, Drawing
+from garnet.purification import Progress
+from garnet.registry import known_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(name: str, records: str | Path = "results") -> Figure:
+    """One figure, with its heading and a caption that has its records and the command that made them.
+
+    Args:
+        name: one of `FIGURES`.
+        records: the folder of records.
+
+    Raises:
+        ParameterError: there is no such figure.
+        GarnetError: a record is missing or damaged; the message has the command that makes it.
+        MissingExtra: matplotlib is not installed.
+    """
+    drawing = FIGURES[known_name(name, FIGURES, "figure")]
+    with canvas.style():
+        figure = drawing.draw(Path(records))
+        text = f"{', '.join(drawing.records)}  ·  {made_by(drawing, Path(records))}"
+        canvas.finish(figure, drawing.title, text)
+    return figure
+
+
+def made_by(drawing: Drawing, folder: Path) -> str:
+    """The command that made a figure's records: as they have it themselves, if they do."""
+    told = [Benchmark(folder / name, drawing.command).command for name in drawing.records if name.endswith(".json")]
+    return "; ".join(dict.fromkeys(told)) or drawing.command
+
+
+def write(
+    output: str | Path,
+    *,
+    records: str | Path = "results",
+    only: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
+    """Draw figures into a folder, each as SVG and PNG; all of them, unless some are named, with the page `index.md`.
+
+    Nothing is written before all could be drawn.
+
+    Args:
+        output: the folder, made if need be.
+        records: the folder of records.
+        only: names of `FIGURES`.
+        progress: called with the name of each figure.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ParameterError: there is no such figure.
+        GarnetError: a record is missing or damaged, or the folder cannot be written.
+        MissingExtra: matplotlib is not installed.
+    """
+    wanted = [known_name(name, FIGURES, "figure") for name in only]
+    drawn: dict[str, Figure] = {}
+    for name in wanted or FIGURES:
+        if progress is not None:
+            progress(name)
+        drawn[name] = draw(name, records)
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GarnetError(f"Cannot make the folder {folder}: {str(error.strerror).lower()}.") from None
+    written = [folder / f"{name}.{kind}" for name in drawn for kind in ("svg", "png")]
+    with canvas.style():
+        for path in written:
+            canvas.save(drawn[path.stem], path)
+    if not wanted:
+        written.append(folder / "index.md")
+        with atomic_path(written[-1], durable=False) as unfinished:
+            unfinished.write_text(index(records), encoding="utf-8")
+    return tuple(written)
+
+
+def index(records: str | Path = "results") -> str:
+    """The page that shows all figures, in Markdown."""
+    parts = [
+        "# Figures",
+        "The paper's figures and ours, drawn from committed records by `garnet figures -o docs/figures`. Error bars "
+        "are one standard deviation over seeds. Hollow markers and dashed lines are the paper's, from its tables and "
+        "text: its own figures have no numbers to read.",
+    ]
+    for name, drawing in FIGURES.items():
+        files = ", ".join(f"`{record}`" for record in drawing.records)
+        parts += [
+            f"## {drawing.title}",
+            f"![{drawing.title}]({name}.svg)",
+            drawing.see,
+            f"Drawn by `garnet figures {name}` from {files}, made by:",
+            f"```sh\n{made_by(drawing, Path(records))}\n```",
+        ]
+    return "\n\n".join(parts) + "\n"
