@@ -6,11 +6,12 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-_NEEDED = ("numpy", "scipy", "torch", "typer", "rich")
+_NEEDED = ("numpy", "scipy", "torch", "typer", "rich", "jinja2")
 _OPTIONAL = {
     "faiss-cpu": "the search Ivf",
     "torch_geometric": "PyG Data in and out",
     "networkx": "NetworkX graphs in and out",
+    "matplotlib": "garnet figures",
 }
 
 

@@ -45,7 +45,7 @@ class Spectrum:
 
     @cached_property
     def embedding(self) -> Tensor:
-        """V = U |L|^(1/2), shape (n, r): one row a node (definition 3.1)."""
+        """`V = U |L|^(1/2)`, shape (n, r): one row a node (definition 3.1)."""
         return self.vectors * self.values.abs().sqrt()
 
     def inner(self, u: Tensor, v: Tensor) -> Tensor:

@@ -63,11 +63,14 @@ def test_version_and_no_arguments(command):
     assert "Usage" in "".join(map(str, command()))
 
 
-def test_demo_says_what_happened(command):
+def test_demo_says_what_happened_and_writes_a_report(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     status, out, _ = command("demo")
     assert status == 0
     for phrase in ("Metattack", "edges of the attack dropped", "true edges kept", "new edges", "░ the attack's"):
         assert phrase in out
+    assert "open garnet-demo.html in a browser" in out
+    assert (tmp_path / "garnet-demo.html").read_text().startswith("<!doctype html>")
 
 
 def test_a_graph_of_the_catalogue_is_found_by_its_name(command, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from garnet.cli.console import err, out
 from garnet.cli.demo import demo
 from garnet.cli.figures import figures
 from garnet.cli.purify import info, purify
+from garnet.cli.report import report
 from garnet.cli.train import train
 from garnet.errors import GarnetError
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, figures, info):
+for command in (demo, purify, audit, attack, train, report, figures, info):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

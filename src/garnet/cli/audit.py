@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, stages
+from garnet.cli.report import require_page
 
 if TYPE_CHECKING:
     from garnet.audit import Audit
@@ -36,6 +37,9 @@ def audit(
     nodes: Annotated[
         Path | None, typer.Option("--nodes", help="Where to write all nodes, the least stable first.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Where to write a report that opens in a browser: .html.")
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="Edges to show.")] = 10,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
@@ -49,6 +53,8 @@ def audit(
     for path in (output, nodes):
         if path is not None:
             require_table(path)
+    if report is not None:
+        require_page(report)
     with stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
@@ -58,6 +64,10 @@ def audit(
             found.save(output)
         if nodes is not None:
             found.save(nodes, nodes=True)
+        if report is not None:
+            from garnet.report.page import write_report
+
+            write_report(found, report, title=f"Audit of {source.name}")
     if as_json:
         out.print_json(json.dumps({"input": str(source), **found.summary()}))
         return

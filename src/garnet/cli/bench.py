@@ -45,14 +45,14 @@ def run(
     from garnet.errors import GarnetError
 
     wanted = load_study(study)
-    path = output or _records_of(study, wanted)
+    path = output or records_of(study, wanted)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GarnetError(f"Cannot make the folder {path.parent}: {str(error.strerror).lower()}.") from None
     with _live(len(wanted.cells)) as listener:
         summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=listener)
-    _report(path, summary.damages)
+    say_damages(path, summary.damages)
     _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
     if summary.failures:
         err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
@@ -82,22 +82,24 @@ def show(
             from garnet.bench.study import load_study
 
             study = load_study(source)
-            title, note, path = study.title, study.note, _records_of(source, study)
+            title, note, path = study.title, study.note, records_of(source, study)
             cells = [cell.facts() for cell in study.cells]
         elif not source.exists():
             raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
         records, damages = read_records(path)
-        _report(path, damages)
+        say_damages(path, damages)
         if not records:
             err.print(f"{escape(str(path))} has no records yet", soft_wrap=True)
         _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
 
 
-def _records_of(path: Path, study: Study) -> Path:
+def records_of(path: Path, study: Study) -> Path:
+    """Where the records of a study are kept."""
     return Path("results") / f"{study.record or path.stem}.jsonl"
 
 
-def _report(path: Path, damages: tuple[Damage, ...]) -> None:
+def say_damages(path: Path, damages: tuple[Damage, ...]) -> None:
+    """Name the lines of a file of records that could not be read."""
     for damage in damages:
         err.print(f"{escape(str(path))}, line {damage.line}: {escape(damage.why)}; left out", soft_wrap=True)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +49,10 @@ def purify(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
+    save_as: Annotated[
+        Path | None,
+        typer.Option("--result", help="Also write what became of every edge to this .npz file, for garnet report."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
     ] = False,
@@ -77,6 +83,8 @@ def purify(
         raise ParameterError(f"To write the table {output}, say how much memory may be used: --memory 8GB.")
     if not tiled or names_a_file(output):
         require_writable(output)
+    if save_as is not None:
+        _require_result(save_as, source, output, tiled)
     if dry_run:
         say_estimate(purifier, source, output, symmetrize=symmetrize, as_json=as_json)
         return
@@ -90,9 +98,28 @@ def purify(
         result = purifier.purify(graph, progress=progress)
         progress("write")
         result.graph.save(output)
+        if save_as is not None:
+            from garnet.report.result import save_result
+
+            save_result(save_as, graph, result, command=shlex.join(["garnet", *sys.argv[1:]]))
     if missing := left_out(result.graph, output):
         err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)
+
+
+def _require_result(path: Path, source: Path, output: Path, tiled: bool) -> None:
+    """Say before the work that its result could not be written."""
+    from garnet.datasets.files import require_writable
+    from garnet.errors import ParameterError
+
+    if tiled:
+        raise ParameterError("With --memory or --cluster no single edges are kept for a report; leave --result out.")
+    if path.suffix.lower() != ".npz":
+        raise ParameterError(f"A result is written to an .npz file. Got {str(path)!r} instead.")
+    for taken in (source, output):
+        if path.resolve() == taken.resolve():
+            raise ParameterError(f"The result would replace the graph {str(taken)!r}; choose another file.")
+    require_writable(path)
 
 
 def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:

@@ -1,0 +1,105 @@
+"""`garnet report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from garnet.cli.console import err
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULT",
+            help="What garnet purify --result wrote, a saved model (.npz), a study (.toml), or its records (.jsonl).",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report, one .html file.")],
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="Number or name of a node to show, besides those that changed most; may be given again."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+) -> None:
+    """Write a report that opens in any browser and needs no network."""
+    from garnet.report.page import write_report
+
+    require_page(output)
+    subject, usual = _subject(source)
+    nodes = None if not node else [_number(text, subject) for text in node]
+    write_report(subject, output, title=title or usual, nodes=nodes)
+    err.print(f"wrote {escape(str(output))}; open it in a browser", soft_wrap=True)
+
+
+def require_page(output: Path) -> None:
+    """Refuse, before any work is done, a file that is no page."""
+    from garnet.errors import ParameterError
+
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ParameterError(f"A report is written to an .html file. Got {str(output)!r} instead.")
+
+
+def _subject(source: Path) -> tuple[Any, str | None]:
+    """What a file holds, and the title that it brings along, if any."""
+    from garnet.errors import GarnetError
+
+    if source.suffix == ".npz":
+        return _result_or_model(source), None
+    if source.suffix not in (".toml", ".jsonl"):
+        raise GarnetError(f"Cannot tell what {source} is; a report is of a file that ends in .npz, .toml or .jsonl.")
+    from garnet.bench.record import latest, read_records
+    from garnet.cli.bench import records_of, say_damages
+
+    path, title, wanted = source, source.stem, None
+    if source.suffix == ".toml":
+        from garnet.bench.study import load_study
+
+        study = load_study(source)
+        path, title, wanted = records_of(source, study), study.title, [cell.key for cell in study.cells]
+    records, damages = read_records(path)
+    say_damages(path, damages)
+    found = latest(records)
+    chosen = tuple(found[key] for key in (found if wanted is None else wanted) if key in found)
+    if not chosen:
+        raise GarnetError(f"There are no records of {source} in {path}; garnet bench run makes some.")
+    return chosen, title
+
+
+def _result_or_model(source: Path) -> Any:
+    from garnet.datasets.archive import Archive
+    from garnet.datasets.text import reading
+    from garnet.errors import GraphError
+    from garnet.predictor import Predictor
+    from garnet.report.result import load_result
+
+    with reading(source):
+        if not source.is_file():
+            raise GraphError("there is no such file.")
+        with Archive(source) as archive:
+            is_model = "model" in archive
+    return Predictor.load(source) if is_model else load_result(source)
+
+
+def _number(text: str, subject: Any) -> int:
+    """The node of that name or, where there is none, of that number."""
+    from garnet.errors import ParameterError
+
+    names: NDArray[Any] | Sequence[str] | None = getattr(subject, "names", None)
+    if names is not None:
+        found = [number for number, name in enumerate(names) if str(name) == text]
+        if found:
+            return found[0]
+    try:
+        return int(text)
+    except ValueError:
+        raise ParameterError(f"The graph has no node called {text!r}; give a name or number of one.") from None

@@ -1,0 +1,242 @@
+"""The sections of a report on a purification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from garnet.graph import Graph
+from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
+from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties
+from garnet.report.outcome import Result, bins, counts_in
+from garnet.report.sections import Section, code, facts, neighbourhoods, percent, plural, table
+from garnet.report.spectrum import leading_values
+from garnet.report.statistics import mean_interval
+
+
+def purification_sections(result: Result, nodes: Sequence[int] | None, names: Sequence[str] | None) -> list[Section]:
+    """Verdict, accuracy, ledger, neighbourhoods, spectrum, scores, degrees, cost, and how it was made."""
+    return [
+        Section("", verdict(result)),
+        *_accuracy(result),
+        _ledger(result),
+        *_neighbourhoods(result, nodes, names),
+        *_spectrum(result),
+        _shape(result),
+        *_scores(result),
+        _cost(result),
+        _provenance(result),
+    ]
+
+
+def verdict(result: Result) -> str:
+    """What happened, in one sentence."""
+    given, stays = result.given, result.stays
+    dropped, added = int((given & ~stays).sum()), int((stays & ~given).sum())
+    text = f"Of {plural(int(given.sum()), 'edge')} GARNET dropped {dropped:,} and added {added:,}"
+    if (share := removed(result)) is not None:
+        text += (
+            f", removing {percent(share)} of the {plural(int((result.adversarial & given).sum()), 'adversarial edge')}"
+        )
+    if result.accuracy is not None:
+        before, after = (100 * float(np.mean(one)) for one in (result.accuracy.before, result.accuracy.after))
+        model = f" of {result.accuracy.model}" if result.accuracy.model else ""
+        text += f"; the test accuracy{model} went from {before:.1f} % to {after:.1f} %"
+    return f"{text}."
+
+
+def removed(result: Result) -> float | None:
+    """The share of the known adversarial edges that the purified graph has no more; None if there are none."""
+    there = result.adversarial & result.given
+    return float((there & ~result.stays).sum() / there.sum()) if there.any() else None
+
+
+def _accuracy(result: Result) -> list[Section]:
+    if result.accuracy is None:
+        return []
+    entries = []
+    for name in ("before", "after"):
+        mean, low, high = mean_interval([100 * share for share in getattr(result.accuracy, name)])
+        wide = "" if low is None else f" ± {mean - low:.1f}"
+        colour = GREY if name == "before" else BLUE
+        entries.append(Bar(name=name, value=mean, low=low, high=high, note=f"{mean:.1f}{wide}", colour=colour))
+    seeds = plural(len(result.accuracy.after), "model")
+    model = f"{result.accuracy.model}: " if result.accuracy.model else ""
+    text = f"{model}mean over {seeds} on the test nodes, with intervals at 95 %."
+    return [Section("Accuracy", text, bars(entries, title="Test accuracy", x="percent"))]
+
+
+def _ledger(result: Result) -> Section:
+    given, stays = result.given, result.stays
+    whole = max(int(given.sum()), 1)
+    rows = []
+    for name, chosen in (("kept", given & stays), ("dropped", given & ~stays), ("added", stays & ~given)):
+        count, known = int(chosen.sum()), result.scores[chosen]
+        known = known[np.isfinite(known)]
+        row = [name, f"{count:,}", percent(count / whole), f"{np.median(known):.3g}" if len(known) else "–"]
+        if result.labels is not None:
+            row.append(percent(_homophily(result, chosen)))
+        if result.truth is not None:
+            row.append(f"{int((chosen & result.adversarial).sum()):,}")
+        rows.append(row)
+    heads = ["edges", "number", "of the input", "median score"]
+    heads += ["same label"] * (result.labels is not None) + ["adversarial"] * (result.truth is not None)
+    text = "What became of every edge; the score says how critical an edge is, the larger the more."
+    return Section("Ledger of edges", text, table(heads, rows), wide=result.accuracy is None)
+
+
+def _neighbourhoods(result: Result, nodes: Sequence[int] | None, names: Sequence[str] | None) -> list[Section]:
+    given, stays = result.given, result.stays
+    kinds = np.where(given & stays, KEPT, np.where(given, DROPPED, ADDED)).astype(np.int8)
+    known = result.truth is not None
+    ties = Ties(
+        edges=result.edges,
+        kinds=kinds,
+        marked=result.adversarial if known else kinds == DROPPED,
+        scores=result.scores,
+        num_nodes=result.num_nodes,
+        labels=result.labels,
+        names=names if names is not None else _texts(result.names),
+    )
+    words = {
+        "kinds": ["kept", "dropped", "new"],
+        "marked": "adversarial" if known else "suspicious",
+        "score": "score",
+        "single": False,
+    }
+    return neighbourhoods(
+        ties,
+        nodes,
+        panels=[("Before", ADDED), ("After", DROPPED)],
+        words=words,
+        text="What lies within two edges of a node, as it was given and as it is purified. The list has the nodes that "
+        "lost the most edges.",
+    )
+
+
+def _spectrum(result: Result) -> list[Section]:
+    if not len(result.values):
+        return []
+    series = [Line(name="before", x=np.arange(1, len(result.values) + 1), y=result.values, colour=GREY)]
+    after = leading_values(result.after, len(result.values), result.summary["parameters"])
+    if after is not None:
+        series.append(Line(name="after", x=np.arange(1, len(after) + 1), y=after, colour=BLUE))
+    what = "normalised adjacency" if result.summary["parameters"].get("normalize", True) else "adjacency"
+    text = f"The {len(result.values)} leading eigenvalues of the {what}" + (
+        ", before and after." if after is not None else "; those of the purified graph were left out for its size."
+    )
+    drawn = lines(
+        series, title=f"Eigenvalues of the {what}", x="number", y="eigenvalue", points=len(result.values) < 15
+    )
+    return [Section("Spectrum", text, drawn)]
+
+
+def _scores(result: Result) -> list[Section]:
+    mark = (result.threshold, f"gamma = {result.threshold:.3g}")
+    drawn = Markup()
+    if result.base_counts.sum():
+        base = Part(name="base edges", counts=result.base_counts)
+        drawn += histogram(
+            [base], result.base_bounds, title="Scores of the base graph", x="score", y="edges", mark=mark
+        )
+    finite = np.isfinite(result.scores) & result.given
+    if result.truth is not None and (finite & result.adversarial).any():
+        parts = {"true edges": finite & ~result.adversarial, "adversarial": finite & result.adversarial}
+        colours = (GREEN, RED)
+    else:
+        parts, colours = {"kept": finite & result.stays, "dropped": finite & ~result.stays}, (GREY, RED)
+    if finite.any():
+        bounds = bins(result.scores[finite].astype(np.float64))
+        shares = [
+            Part(name=name, counts=_percentages(result.scores[chosen], bounds), colour=colour)
+            for (name, chosen), colour in zip(parts.items(), colours, strict=True)
+        ]
+        drawn += histogram(
+            shares, bounds, title="Scores of the input's edges", x="score", y="percent of each", mark=mark
+        )
+    text = "Base edges that score below gamma were pruned; edges of the input that enough speaks for stay anyway. The "
+    text += "first and the last bin hold what lies beyond them."
+    return [Section("Scores", text, Markup('<div class="pair">{}</div>').format(drawn), wide=True)] if drawn else []
+
+
+def _shape(result: Result) -> Section:
+    counts = [_degrees(graph) for graph in (result.before, result.after)]
+    largest = int(max((one.max(initial=0) for one in counts), default=0))
+    bounds = [0, 1, 2, 3]
+    while bounds[-1] <= largest:
+        bounds.append(2 * bounds[-1] - 1)
+    groups = [str(low) if high - low == 1 else f"{low}–{high - 1}" for low, high in pairwise(bounds)]
+    parts = [
+        Part(name=name, counts=np.histogram(one, bounds)[0], colour=colour)
+        for name, one, colour in zip(("before", "after"), counts, (GREY, BLUE), strict=True)
+    ]
+    rows = [
+        ["mean degree", *(f"{one.mean():.2f}" if len(one) else "–" for one in counts)],
+        ["largest degree", *(f"{one.max(initial=0):,}" for one in counts)],
+        ["nodes without edges", *(f"{int((one == 0).sum()):,}" for one in counts)],
+        ["homophily", *(percent(graph.homophily) for graph in (result.before, result.after))],
+    ]
+    drawn = columns(groups, parts, title="Degrees", x="edges of a node", y="nodes")
+    text = "How many edges nodes have; homophily is the share of edges that join nodes of one class."
+    return Section("Degrees and homophily", text, drawn + table(["", "before", "after"], rows))
+
+
+def _cost(result: Result) -> Section:
+    stages = result.summary["stages"]
+    entries = [
+        Bar(name=stage["name"], value=float(stage["seconds"]), note=f"{stage['seconds']:.2f} s") for stage in stages
+    ]
+    total = sum(entry.value for entry in entries)
+    peak = max((int(stage["peak_bytes"]) for stage in stages), default=0)
+    text = f"{total:.2f} seconds in all; the process held at most {peak / 1e6:,.0f} MB."
+    drawn = bars(entries, title="Seconds of each stage", x="seconds") if entries else Markup()
+    return Section("Cost", text, drawn)
+
+
+def _provenance(result: Result) -> Section:
+    from garnet.purify import GARNET
+
+    given = result.summary["parameters"]
+    usual = {one.name: one.default for one in fields(GARNET)}
+    changed = {name: value for name, value in given.items() if str(value) != str(usual.get(name))}
+    python = f"GARNET({', '.join(f'{name}={value!r}' for name, value in changed.items())}).purify(graph)"
+    body = code(result.command or python)
+    body += facts({"parameters": python} if result.command else {})
+    body += facts(
+        {f"graph {when}": value for when, value in result.fingerprints.items()}
+        | {name: value or "not installed" for name, value in result.versions.items()}
+        | _machine(result.machine)
+    )
+    return Section("How it was made", "The same command on the same graph gives the same bytes on a CPU.", body)
+
+
+def _machine(machine: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_gb", ", GB"): value for name, value in machine.items() if value is not None}
+
+
+def _percentages(values: NDArray[Any], bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many percent of the values are in each bin."""
+    return 100 * counts_in(values.astype(np.float64), bounds) / max(len(values), 1)
+
+
+def _degrees(graph: Graph) -> NDArray[np.int64]:
+    counts: NDArray[np.int64] = np.diff(graph.adjacency.indptr).astype(np.int64)
+    return counts
+
+
+def _homophily(result: Result, chosen: NDArray[np.bool_]) -> float | None:
+    if result.labels is None:
+        return None
+    first, second = result.labels[result.edges[:, chosen]]
+    known = (first >= 0) & (second >= 0)
+    return float((first == second)[known].mean()) if known.any() else None
+
+
+def _texts(names: NDArray[Any] | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
