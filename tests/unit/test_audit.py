@@ -63,6 +63,8 @@ def test_it_has_what_it_promises(known, found):
     assert found.nodes.shape == (n,)
     assert ((found.nodes >= 0) & (found.nodes <= 1)).all()
     assert 0.5 < found.power <= 1
+    assert len(found.planted) == 3 * round(0.05 * m)
+    assert np.median(found.planted) > np.median(found.suspicion)
     json.dumps(found.summary(), allow_nan=False)
 
 

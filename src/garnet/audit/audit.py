@@ -35,6 +35,7 @@ class Audit:
         weights: what each reason counted, by name.
         share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
         power: how often an edge that the audit itself had planted looked worse than one of the graph.
+        planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
     """
 
     graph: Graph
@@ -45,6 +46,7 @@ class Audit:
     weights: Mapping[str, float]
     share: float
     power: float
+    planted: NDArray[np.float64]
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -129,4 +131,6 @@ def _audit(graph: Graph, reasons: Reasons, found: Doubt) -> Audit:
     believed = sum(np.bincount(ends, weights=1 - found.suspicion, minlength=n) for ends in edges)
     nodes = np.where(counts > 0, believed / np.maximum(counts, 1), 1.0)
     columns = {**reasons.columns, "because": reasons.because}
-    return Audit(graph, edges, found.suspicion, columns, nodes, reasons.weights, found.share, found.power)
+    return Audit(
+        graph, edges, found.suspicion, columns, nodes, reasons.weights, found.share, found.power, found.planted
+    )

@@ -25,11 +25,13 @@ class Doubt:
         suspicion: (m,) from 0 to 1; it falls as belief rises.
         share: its mean, about the share of false edges.
         power: how often a planted edge was believed less than one of the graph.
+        planted: (f,) how suspicious the planted edges are.
     """
 
-    suspicion: NDArray[np.float64]
+    suspicion: Numbers
     share: float
     power: float
+    planted: Numbers
 
 
 def planted(graph: Graph, *, seed: int) -> tuple[Graph, NDArray[np.bool_]]:
@@ -67,20 +69,20 @@ def doubt(belief: Numbers, false: Numbers) -> Doubt:
         false: (f,) of edges that were planted into copies of the graph.
     """
     if not len(belief) or not len(false):
-        return Doubt(np.zeros(len(belief)), 0.0, 0.5)
-    both = np.concatenate([belief, false])
+        return Doubt(np.zeros(len(belief)), 0.0, 0.5, np.zeros(len(false)))
+    m, both = len(belief), np.concatenate([belief, false])
     scaled = (both - both.mean()) / max(float(both.std()), 1e-12)
-    label = np.concatenate([np.zeros(len(belief)), np.ones(len(false))])
-    suspicion = np.full(len(belief), _FIRST_GUESS)
+    label = np.concatenate([np.zeros(m), np.ones(len(false))])
+    suspicion = np.full(len(both), _FIRST_GUESS)
     for _ in range(_ROUNDS):
-        weights = np.concatenate([1 - suspicion, np.full(len(false), (1 - suspicion).sum() / len(false))])
-        slope, level = _logistic(scaled, label, weights)
-        odds = np.exp(np.clip(min(slope, 0.0) * scaled[: len(belief)] + level, -30, 30))
-        share = min(float(suspicion.mean()), _MOST)
+        true = 1 - suspicion[:m]
+        slope, level = _logistic(scaled, label, np.concatenate([true, np.full(len(false), true.sum() / len(false))]))
+        odds = np.exp(np.clip(min(slope, 0.0) * scaled + level, -30, 30))
+        share = min(float(suspicion[:m].mean()), _MOST)
         before, suspicion = suspicion, share * odds / (share * odds + 1 - share)
         if np.abs(suspicion - before).max() < _SETTLED:
             break
-    return Doubt(suspicion, float(suspicion.mean()), _power(belief, false))
+    return Doubt(suspicion[:m], float(suspicion[:m].mean()), _power(belief, false), suspicion[m:])
 
 
 def _logistic(

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.graph import Edges, Graph
-from garnet.report.charts import Part, histogram
+from garnet.report.charts import GREEN, RED, Part, histogram
 from garnet.report.neighbourhood import KEPT, Ties
 from garnet.report.sections import Section, neighbourhoods, percent, plural, table
 
 SUSPICIOUS = 0.5
 """Edges above it are drawn red, unless the audit has a `threshold` of its own."""
 
-_SHOWN_EDGES, _SHOWN_NODES, _BINS = 50, 20, 40
+_SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
 
 
 class Audited(Protocol):
@@ -59,7 +59,7 @@ def audit_sections(audit: Audited, nodes: Sequence[int] | None, names: Sequence[
     )
     return [
         Section("", _verdict(suspicion, limit) + _how_sure(audit)),
-        _spread(suspicion, limit),
+        _spread(suspicion, limit, getattr(audit, "planted", None)),
         _nodes(audit, ties),
         _edges(audit, ties),
         *pictures,
@@ -102,11 +102,36 @@ def _edges(audit: Audited, ties: Ties) -> Section:
     return Section("Most suspicious edges", text, table(heads, rows), wide=True)
 
 
-def _spread(suspicion: NDArray[np.float64], limit: float) -> Section:
+def _spread(suspicion: NDArray[np.float64], limit: float, planted: NDArray[np.float64] | None) -> Section:
+    if planted is not None and len(planted):
+        return _against_planted(suspicion, limit, planted)
     counts, bounds = np.histogram(suspicion, bins=_BINS, range=(0.0, 1.0))
     part = Part(name="edges", counts=counts)
     drawn = histogram([part], bounds, title="Suspicion", x="suspicion", y="edges", mark=(limit, f"{limit:g}"))
     return Section("How suspicion is spread", "Most edges of a graph that nobody attacked are on the left.", drawn)
+
+
+def _against_planted(suspicion: NDArray[np.float64], limit: float, planted: NDArray[np.float64]) -> Section:
+    """The log-odds of suspicion, of the edges and of those that the audit planted."""
+    bounds = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
+    parts = [
+        Part(name=name, counts=100 * np.histogram(_log_odds(values), bounds)[0] / len(values), colour=colour)
+        for name, values, colour in (("edges of the graph", suspicion, GREEN), ("planted at random", planted, RED))
+    ]
+    drawn = histogram(
+        parts, bounds, title="Log-odds of suspicion", x="log-odds of suspicion", y="percent of each",
+        mark=(float(_log_odds(np.array([limit]))[0]), f"suspicion {limit:g}"),
+    )  # fmt: skip
+    text = (
+        "Where nobody made edges up, few edges of the graph look like those that the audit planted at random. The "
+        "first and the last bin hold what lies beyond them."
+    )
+    return Section("How suspicion is spread", text, drawn)
+
+
+def _log_odds(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    share = np.clip(values, 1e-12, 1 - 1e-12)
+    return np.clip(np.log(share / (1 - share)), -_FARTHEST, _FARTHEST)
 
 
 def _nodes(audit: Audited, ties: Ties) -> Section:
