@@ -1,0 +1,52 @@
+"""How well the audit finds made-up edges, beside single scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from garnet.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, drawn_in, legend, sheet
+from garnet.figures.records import Benchmark
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COMMAND = "python benchmarks/audit.py"
+
+_SCORES = {
+    "audit": ("the audit", BLUE, "o"),
+    "audit without labels": ("the same, without labels", SKY, "o"),
+    "spectral distance": ("spectral distance", ORANGE, "s"),
+    "shared neighbours": ("shared neighbours", GREEN, "D"),
+    "cosine of features": ("cosine of features", PURPLE, "^"),
+    "degree product, small": ("degree product, small", VERMILION, "<"),
+    "degree product, large": ("degree product, large", VERMILION, ">"),
+    "gradient of a GCN": ("gradient of a GCN", GREY, "x"),
+}
+
+
+def found_by_audit(folder: Path) -> Figure:
+    """The area under the ROC curve of each score on each attacked graph."""
+    with Benchmark(folder / "audit.json", COMMAND).figures() as found:
+        attacked = {name: entry["scores"] for name, entry in found.items() if "scores" in entry}
+        areas = {score: [float(entry[score]["auc"]) for entry in attacked.values()] for score in _SCORES}
+        names = [_said(name) for name in attacked]
+    figure, (axes,) = sheet(width=8.2, height=0.33 * len(names) + 1.6)
+    places = range(len(names))
+    axes.axvline(0.5, color=BLACK, linestyle=":", linewidth=1)
+    for score, (label, colour, marker) in reversed(_SCORES.items()):
+        axes.plot(areas[score], places, color=colour, marker=marker, linestyle="none", label=label)
+    axes.set_yticks(places, labels=names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("area under the ROC curve; 0.5 is chance")
+    legend(figure, drawn_in([axes]), 4)
+    return figure
+
+
+def _said(name: str) -> str:
+    """The name of an attacked graph, as a reader would write it."""
+    graph, attack, budget = name.split()
+    return (
+        f"{graph.capitalize()}, {attack[:1].upper()}{attack[1:]} {budget.replace('0.2', '20 %').replace('10%', '10 %')}"
+    )
