@@ -3,7 +3,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow lint bench wheel clean
+.PHONY: demo test slow lint bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -26,6 +26,13 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/ledger.py
 
+docs: $(VENV)/.documents
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+
+$(VENV)/.documents: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	touch $@
+
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel
 
@@ -35,4 +42,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

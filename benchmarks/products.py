@@ -1,7 +1,7 @@
 """A graph of the size of ogbn-products on one GPU: purification stage by stage, then a GCN trained on the result.
 
-The graph is drawn: 2,449,029 nodes in 47 classes, 65 M edges, degrees by a power law (`nested_block_model`). The paper's
-source has, in a line that is not printed, 4 hours for ogbn-products and 40 minutes for ogbn-arxiv, end to end;
+The graph is drawn: 2,449,029 nodes in 47 classes, 65 M edges, degrees by a power law (`nested_block_model`). A line of
+the paper's source that is not printed has 4 hours for ogbn-products and 40 minutes for ogbn-arxiv, end to end;
 ogbn-arxiv is run too where its file is.
 
 The first of the runs compiles the kernels. `parts` is one more run in which every part waits for the GPU before and

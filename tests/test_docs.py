@@ -1,0 +1,205 @@
+"""Every code block of the README and of the documentation is run as a reader would run it, page by page.
+
+`python` blocks of a page share one namespace. In `console` blocks the lines after `$ garnet ...` are what it prints; a
+`text` block is what the block before it prints. Blocks without a language hold commands alone. Those that need a
+GPU, several machines or hours say so in a comment before them (`<!-- not run: needs a GPU -->`) or are `sh`: they are
+read, not run.
+"""
+
+import doctest
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from typer.main import get_command
+
+from garnet.cli import app
+from garnet.datasets import contextual_block_model, random_split
+from garnet.graph import as_graph
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
+FENCE = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+# Commands of the README that take minutes, or that other tests run.
+LONG = ("pip install", "garnet demo", "garnet bench run")
+LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+STUBS = "".join(f'{name}() {{ printf "%q " {name} "$@"; echo; }}\n' for name in ("garnet", "python", "pip", "export"))
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    kind: str
+    code: str
+    runs: bool
+
+    @property
+    def place(self):
+        return f"{self.page.relative_to(ROOT)}, line {self.line}"
+
+
+def blocks(page):
+    text = page.read_text()
+    for found in FENCE.finditer(text):
+        kind = found["kind"].strip()
+        if not kind.startswith("{"):
+            line = text.count("\n", 0, found.start("code")) + 1
+            yield Block(page, line, kind, found["code"], found["skip"] is None and kind != "sh")
+
+
+def require_output(expected, got, place):
+    assert doctest.OutputChecker().check_output(expected, got, LOOSE), f"{place} prints\n{got}\nnot\n{expected}"
+
+
+def require_command(words, place):
+    """That a command exists and understands its options, and that the files of the repository it names exist."""
+    for word in words:
+        if word.startswith(("studies/", "benchmarks/", "scripts/", "examples/")):
+            assert (ROOT / word).is_file(), f"{place}: there is no {word}"
+    if words[0] == "garnet":
+        chosen, rest = get_command(app), words[1:]
+        while rest and hasattr(chosen, "commands"):
+            chosen, rest = chosen.commands[rest[0]], rest[1:]
+        chosen.make_context("garnet", rest)
+
+
+def commands_of(block):
+    """The commands that a shell would run, loops and variables expanded."""
+    done = subprocess.run(["bash", "-euc", STUBS + block.code], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, f"{block.place}: {done.stderr}"
+    return [shlex.split(line) for line in done.stdout.splitlines()]
+
+
+class Reader:
+    """Somebody who follows a page in a folder of their own."""
+
+    def __init__(self, page, command, capsys, **known):
+        self.module = ModuleType(f"page_{page.stem.replace('-', '_')}")
+        vars(self.module).update(known)
+        self.command, self.capsys, self.printed = command, capsys, None
+
+    def follow(self, block):
+        known = {"python": self.python, "console": self.console, "text": self.text, "toml": self.toml}
+        known.get(block.kind, self.shell)(block)
+
+    def python(self, block):
+        code = compile("\n" * (block.line - 1) + block.code, str(block.page), "exec", dont_inherit=True)
+        if block.runs:
+            exec(code, vars(self.module))
+            self.printed = self.capsys.readouterr().out
+
+    def console(self, block):
+        before, *entries = re.split(r"^\$ ", block.code, flags=re.M)
+        assert entries, f"{block.place}: which line is the command?"
+        assert not before, f"{block.place}: {before!r} stands before the first command"
+        for entry in entries:
+            line, _, expected = entry.partition("\n")
+            words = shlex.split(line, comments=True)
+            require_command(words, block.place)
+            if block.runs:
+                self.garnet(words, block)
+                if expected.strip():
+                    require_output(expected, self.printed, block.place)
+
+    def shell(self, block):
+        assert block.kind in ("", "sh"), f"{block.place}: nobody knows how to run {block.kind!r}"
+        for words in commands_of(block):
+            require_command(words, block.place)
+            if block.runs and not " ".join(words).startswith(LONG):
+                self.garnet(words, block)
+
+    def garnet(self, words, block):
+        assert words[0] == "garnet", f"{block.place}: only garnet is run, not {words[0]}"
+        status, self.printed, told = self.command(*words[1:])
+        assert status == 0, f"{block.place}: {' '.join(words)}\n{self.printed}{told}"
+
+    def text(self, block):
+        assert self.printed is not None, f"{block.place}: what prints this?"
+        require_output(block.code, self.printed, block.place)
+
+    def toml(self, block):
+        tomllib.loads(block.code)
+
+
+@pytest.fixture
+def small():
+    graph = contextual_block_model(120, classes=3, mean_degree=6, features=16, signal=3.0, seed=0)
+    return as_graph(graph, split=random_split(graph.labels, train=0.2, val=0.2, seed=0))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
+def test_every_block_of_a_page_runs(page, command, capsys, monkeypatch, tmp_path, small):
+    todo = list(blocks(page))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GARNET_DATA", raising=False)
+    # The pages that speak of the reader's own files find these.
+    for name in ("graph.npz", "big.npz", "transactions.csv"):
+        small.save(tmp_path / name)
+    reader = Reader(page, command, capsys, data=small.to_pyg(), graph=small)
+    monkeypatch.setitem(sys.modules, reader.module.__name__, reader.module)
+    for block in todo:
+        reader.follow(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
+def test_no_block_of_a_page_is_overlooked(page):
+    text = page.read_text()
+    assert len(re.findall(r"^ *(?:```|~~~)", text, re.M)) == 2 * len(FENCE.findall(text))
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = set()
+    for page in (DOCS / "index.md", DOCS / "reference" / "index.md"):
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S):
+            names = [re.sub(r".*<(.*)>", r"\1", line) for line in tree.splitlines() if line and line[0] != ":"]
+            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
+    assert listed == set(PAGES) - {ROOT / "README.md", DOCS / "index.md"}
+
+
+@pytest.mark.parametrize(
+    "package", ["garnet", *(f"garnet.{name}" for name in ("attacks", "audit", "backbones", "datasets", "defenses"))]
+)
+def test_the_reference_has_every_public_name(package):
+    text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    whole = re.findall(r"^\.\. automodule:: (\S+)\n   :members:", text, re.M)
+    single = re.findall(r"^\.\. auto(?:class|function):: (\S+)", text, re.M)
+    described = [
+        getattr(importlib.import_module(module), name) for module, _, name in (s.rpartition(".") for s in single)
+    ]
+    for name in whole:
+        module = importlib.import_module(name)
+        described += [getattr(module, public) for public in getattr(module, "__all__", ())]
+    module = importlib.import_module(package)
+    assert not [name for name in module.__all__ if not any(getattr(module, name) is one for one in described)]
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx")
+    pytest.importorskip("furo")
+    line = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-d",
+        tmp_path / "trees",
+        DOCS,
+        tmp_path / "site",
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "<math" in (tmp_path / "site" / "method.html").read_text()
+    # A reader without a network sees the same.
+    fetched = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//')
+    assert not [page.name for page in (tmp_path / "site").rglob("*.html") if fetched.search(page.read_text())]
