@@ -26,12 +26,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/ledger.py
 
-docs: $(VENV)/.documents
+docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
-
-$(VENV)/.documents: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
-	touch $@
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel
