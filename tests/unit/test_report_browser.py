@@ -50,6 +50,10 @@ def folder(tmp_path_factory):
         accuracy=Accuracy(before=(0.4, 0.5, 0.6), after=(0.7, 0.8, 0.75)),
     )
     write_report(result, folder / "result.html", nodes=[11, 12])
+    write_report(result, folder / "all.html", nodes=range(150))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("garnet.report.neighbourhood._WHOLE", 10)
+        write_report(result, folder / "large.html", nodes=[11])
     rng = np.random.default_rng(0)
     audit = SimpleNamespace(
         graph=graph,
@@ -116,6 +120,36 @@ def test_each_picture_shows_what_is_within_two_edges_in_its_own_graph(visit):
     assert differ
 
 
+def test_any_node_of_a_small_graph_is_found_by_id_name_or_click(visit):
+    """What the page works out for a node that is not in the list is what Python works out for it."""
+    page, whole = visit(), visit("all.html")
+    listed = {
+        view["id"] for view in page.evaluate("JSON.parse(document.querySelector('script.data').textContent)")["views"]
+    }
+    for node in [node for node in range(150) if node not in listed][:12]:
+        for one in (page, whole):
+            one.locator(".seek").fill(str(node))
+            one.locator(".seek").press("Enter")
+        said = page.locator(".status").text_content()
+        assert f"</script>{node}," in said
+        assert said == whole.locator(".status").text_content()
+        marked = [one.locator("svg.net").first.locator(".ink.marked").count() for one in (page, whole)]
+        assert marked[0] == marked[1]
+    page.locator(".seek").fill("<script>window.broken = 1</script>149")
+    page.locator(".seek").press("Enter")
+    assert "</script>149," in page.locator(".status").text_content()
+    page.locator(".seek").fill("150")
+    page.locator(".seek").press("Enter")
+    assert "There is no node 150" in page.locator(".status").text_content()
+
+
+def test_of_a_large_graph_the_nodes_in_the_list_are_found(visit):
+    page = visit("large.html")
+    page.locator(".seek").fill("no such node")
+    page.locator(".seek").press("Enter")
+    assert "no such node is not among those" in page.locator(".status").text_content()
+
+
 def test_a_node_is_picked_from_the_list_by_id_or_by_a_click(visit):
     page = visit()
     page.locator(".pick").select_option(index=1)
@@ -126,7 +160,7 @@ def test_a_node_is_picked_from_the_list_by_id_or_by_a_click(visit):
     assert page.locator(".pick").input_value() == "0"
     page.locator(".seek").fill("no such node")
     page.get_by_role("button", name="Show").click()
-    assert "no such node is not among those" in page.locator(".status").text_content()
+    assert "There is no node no such node" in page.locator(".status").text_content()
     page.locator("summary").click()
     rows = page.locator(".listing tbody tr").count()
     assert rows == page.evaluate(

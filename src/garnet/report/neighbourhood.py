@@ -25,6 +25,7 @@ MOST_CHANGED = 20
 """Nodes that are shown if none are asked for."""
 
 _SCALE = 1000
+_WHOLE = 30_000  # edges of a graph that is in the page as a whole
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +95,23 @@ def make_views(ties: Ties, nodes: Sequence[int] | None = None) -> list[dict[str,
             raise ParameterError(f"A node to show must be one of 0 to {ties.num_nodes - 1}. Got {node!r} instead.")
     chosen = dict.fromkeys([*map(int, asked), *most_changed(ties)])
     return [make_view(ties, node) for node in chosen]
+
+
+def whole_graph(ties: Ties) -> dict[str, Any] | None:
+    """All edges, ready for JSON, so that any node can be looked at; None of a graph that would make the page large."""
+    if ties.edges.shape[1] > _WHOLE:
+        return None
+    return {
+        "nodes": ties.num_nodes,
+        "first": ties.edges[0].tolist(),
+        "second": ties.edges[1].tolist(),
+        "kinds": "".join(map(str, ties.kinds.tolist())),
+        "marked": "".join(str(int(one)) for one in ties.marked.tolist()),
+        "scores": [_finite(float(f"{score:.3g}")) for score in ties.scores.tolist()],
+        "labels": None if ties.labels is None else ties.labels.tolist(),
+        "names": None if ties.names is None else [str(name) for name in ties.names],
+        "most": MOST_NODES,
+    }
 
 
 def make_view(ties: Ties, node: int, most: int = MOST_NODES) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from garnet.report.neighbourhood import Ties, make_views
+from garnet.report.neighbourhood import Ties, make_views, whole_graph
 from garnet.report.rendering import fragment
 
 _NOTHING = Markup()
@@ -98,8 +98,9 @@ def neighbourhoods(
     if not views:
         return []
     words = {**words, "labelled": ties.labels is not None}
-    data = {"panels": panels, "words": words, "views": views}
-    body = fragment("neighbourhood.html", data=embedded(data), views=views, panels=panels, words=words)
+    data = {"panels": panels, "words": words, "views": views, "graph": whole_graph(ties)}
+    whole = data["graph"] is not None
+    body = fragment("neighbourhood.html", data=embedded(data), views=views, panels=panels, words=words, whole=whole)
     return [Section("Neighbourhoods", text, body, wide=True)]
 
 

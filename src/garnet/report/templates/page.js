@@ -24,6 +24,102 @@
     return made;
   }
 
+  // Rings around the middle, relaxed by springs: what garnet.report.placing does, for nodes that are asked for here.
+  function place(rings, edges, groups) {
+    const n = rings.length, radii = [0, 0.5, 1], apart = 1.1 / Math.sqrt(Math.max(n, 4));
+    const x = new Float64Array(n), y = new Float64Array(n), counts = new Float64Array(n);
+    function circle(chosen, radius, start) {
+      chosen.forEach(function (node, number) {
+        x[node] = radius * Math.cos(start + 2 * Math.PI * number / chosen.length);
+        y[node] = radius * Math.sin(start + 2 * Math.PI * number / chosen.length);
+      });
+    }
+    function all(ring) { return Array.from(rings.keys()).filter(function (node) { return rings[node] === ring; }); }
+    circle(all(1).sort(function (a, b) { return groups[a] - groups[b] || a - b; }), radii[1], 0);
+    const pullX = new Float64Array(n), pullY = new Float64Array(n);
+    edges.forEach(function (edge) {
+      const a = edge[0], b = edge[1];
+      pullX[a] += x[b]; pullY[a] += y[b]; pullX[b] += x[a]; pullY[b] += y[a];
+      counts[a] += 1; counts[b] += 1;
+    });
+    function angle(node) { return Math.atan2(pullY[node], pullX[node]) + 1e-6 * node; }
+    const outer = all(2).sort(function (a, b) { return angle(a) - angle(b); });
+    circle(outer, radii[2], outer.length ? angle(outer[0]) : 0);
+    for (let step = 0; step < 80; step++) {
+      const forceX = new Float64Array(n), forceY = new Float64Array(n);
+      for (let a = 0; a < n; a++) for (let b = a + 1; b < n; b++) {
+        const dx = x[a] - x[b], dy = y[a] - y[b], squared = dx * dx + dy * dy + 1e-6;
+        if (squared >= 16 * apart * apart) continue;
+        const push = 0.5 * apart * apart / squared;
+        forceX[a] += push * dx; forceY[a] += push * dy; forceX[b] -= push * dx; forceY[b] -= push * dy;
+      }
+      edges.forEach(function (edge) {
+        const a = edge[0], b = edge[1], dx = x[b] - x[a], dy = y[b] - y[a];
+        const pull = 0.25 * Math.max(0, 1 - apart / Math.max(Math.hypot(dx, dy), 1e-9));
+        forceX[a] += pull * dx / counts[a]; forceY[a] += pull * dy / counts[a];
+        forceX[b] -= pull * dx / counts[b]; forceY[b] -= pull * dy / counts[b];
+      });
+      const most = 0.08 * (1 - step / 80) + 0.002;
+      for (let node = 1; node < n; node++) {
+        const back = 0.3 * (radii[rings[node]] / Math.max(Math.hypot(x[node], y[node]), 1e-9) - 1);
+        const fx = forceX[node] + back * x[node], fy = forceY[node] + back * y[node];
+        const part = Math.min(1, most / Math.max(Math.hypot(fx, fy), 1e-9));
+        x[node] += part * fx; y[node] += part * fy;
+      }
+    }
+    const furthest = Math.max.apply(null, Array.from(x).concat(Array.from(y)).map(Math.abs)) || 1;
+    return Array.from(rings.keys()).map(function (node) {
+      return [Math.round(1000 * x[node] / furthest), Math.round(1000 * y[node] / furthest)];
+    });
+  }
+
+  // What lies within two edges of any node, from the edges of the whole graph: what garnet.report.neighbourhood does.
+  function look(graph, id) {
+    const of = graph.of || (graph.of = graph.first.reduce(function (lists, first, edge) {
+      [first, graph.second[edge]].forEach(function (node) { (lists[node] = lists[node] || []).push(edge); });
+      return lists;
+    }, []));
+    function kind(edge) { return Number(graph.kinds[edge]); }
+    function marked(edge) { return Number(graph.marked[edge]); }
+    function score(edge) { return graph.scores[edge] === null ? Infinity : graph.scores[edge]; }
+    function before(a, b) {
+      return a[1] - b[1] || marked(b[2]) - marked(a[2]) || (score(b[2]) > score(a[2])) - (score(a[2]) > score(b[2])) || a[0] - b[0];
+    }
+    const best = new Map();
+    [ADDED, DROPPED].forEach(function (absent) {
+      let inner = [id];
+      [1, 2].forEach(function (ring) {
+        const next = new Set();
+        inner.forEach(function (node) {
+          (of[node] || []).forEach(function (edge) {
+            if (kind(edge) === absent) return;
+            const other = graph.first[edge] + graph.second[edge] - node, row = [other, ring, edge];
+            next.add(other);
+            if (other !== id && (!best.has(other) || before(row, best.get(other)) < 0)) best.set(other, row);
+          });
+        });
+        inner = Array.from(next);
+      });
+    });
+    const rows = Array.from(best.values()).sort(before), shown = [[id, 0]].concat(rows.slice(0, graph.most - 1));
+    const at = new Map(shown.map(function (row, number) { return [row[0], number]; })), edges = new Set();
+    shown.forEach(function (row) {
+      if (row[1] < 2) (of[row[0]] || []).forEach(function (edge) {
+        if (at.has(graph.first[edge]) && at.has(graph.second[edge])) edges.add(edge);
+      });
+    });
+    const ties = Array.from(edges).sort(function (a, b) { return a - b; }).map(function (edge) {
+      return [at.get(graph.first[edge]), at.get(graph.second[edge]), kind(edge), marked(edge), graph.scores[edge]];
+    });
+    function label(node) { return graph.labels ? graph.labels[node] : -1; }
+    function name(node) { return graph.names ? graph.names[node] : String(node); }
+    const spots = place(shown.map(function (row) { return row[1]; }), ties, shown.map(function (row) { return label(row[0]); }));
+    return { id: id, name: name(id), label: label(id), left_out: rows.length + 1 - shown.length, edges: ties,
+      nodes: shown.map(function (row, number) {
+        return [row[0], name(row[0]), spots[number][0], spots[number][1], row[1], label(row[0])];
+      }) };
+  }
+
   function explore(box) {
     const data = JSON.parse(box.querySelector("script.data").textContent);
     const views = data.views, words = data.words;
@@ -33,6 +129,19 @@
         absent: data.panels[number][1], ties: [], at: -1 };
     });
     const places = new Map(views.map(function (view, number) { return [view.id, number]; }));
+    // In a small graph any node can be looked at, in a large one those that are in the list.
+    function isKnown(id) { return places.has(id) || (data.graph && id >= 0 && id < data.graph.nodes); }
+    function visit(id) {
+      if (!places.has(id)) {
+        views.push(look(data.graph, id));
+        places.set(id, views.length - 1);
+        const option = document.createElement("option");
+        option.value = String(views.length - 1);
+        option.textContent = views[views.length - 1].name;
+        pick.appendChild(option);
+      }
+      go(places.get(id));
+    }
     let view = null, camera = { x: 0, y: 0, half: HALF };
 
     function aim() {
@@ -68,7 +177,7 @@
     }
     function aboutNode(node) {
       return node[1] + (node[1] === String(node[0]) ? "" : " (id " + node[0] + ")") + labelled("\n", node) +
-        (places.has(node[0]) && node[0] !== view.id ? "\nclick to go there" : "");
+        (isKnown(node[0]) && node[0] !== view.id ? "\nclick to go there" : "");
     }
 
     function show(panel, text, x, y) {
@@ -132,7 +241,7 @@
         if (!seen.has(number)) return;
         const same = node[5] >= 0 && node[5] === view.label;
         const kind = number === 0 ? " middle" : same ? " same" : "";
-        make("circle", { "class": "node" + kind + (places.has(node[0]) ? " known" : ""), "data-node": number, cx: node[2],
+        make("circle", { "class": "node" + kind + (isKnown(node[0]) ? " known" : ""), "data-node": number, cx: node[2],
           cy: node[3], "data-size": number === 0 ? 34 : node[4] === 1 ? 24 : 17 }, spots);
       });
       const middle = view.nodes[0];
@@ -182,7 +291,11 @@
       if (!text) return;
       let found = views.findIndex(function (one) { return one.name === text; });
       if (found < 0) found = views.findIndex(function (one) { return String(one.id) === text; });
+      const named = data.graph && data.graph.names ? data.graph.names.indexOf(text) : -1;
       if (found >= 0) go(found);
+      else if (named >= 0) visit(named);
+      else if (/^\d+$/.test(text) && isKnown(Number(text))) visit(Number(text));
+      else if (data.graph) status.textContent = "There is no node " + text + " in this graph.";
       else status.textContent = "Node " + text + " is not among those in this report; make it again with --node " + text + ".";
     }
 
@@ -262,8 +375,8 @@
       svg.addEventListener("pointerleave", function (event) { if (!fingers.has(event.pointerId)) hide(); });
       svg.addEventListener("click", function (event) {
         const node = event.target.closest(".node");
-        if (node && !dragged && places.has(view.nodes[Number(node.dataset.node)][0])) {
-          go(places.get(view.nodes[Number(node.dataset.node)][0]));
+        if (node && !dragged && isKnown(view.nodes[Number(node.dataset.node)][0])) {
+          visit(view.nodes[Number(node.dataset.node)][0]);
         } else if (!dragged) {
           tell(event);  // a finger does not hover
         }
