@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from garnet import as_graph
 from garnet.audit import audit
+from garnet.audit.file import load_audit, save_audit
 from garnet.audit.planted import doubt, planted
 from garnet.audit.reasons import reasons_of
 from garnet.datasets import block_model, class_features, cora, random_split
@@ -161,6 +162,42 @@ def test_parquet_holds_the_same(found, tmp_path):
     table = read(tmp_path / "edges.parquet").to_pydict()
     assert table["suspicion"] == found.suspicion[found.order].tolist()
     assert table["because"] == found.reasons["because"][found.order].tolist()
+
+
+def test_a_saved_audit_comes_back_and_is_reported(known, tmp_path, command):
+    names = np.array([f"n{number}" for number in range(600)])
+    named = audit(as_graph(known[1], names=names))
+    save_audit(named, tmp_path / "audit.npz")
+    back = load_audit(tmp_path / "audit.npz")
+    for part in ("edges", "suspicion", "nodes", "planted"):
+        np.testing.assert_array_equal(getattr(back, part), getattr(named, part))
+    assert all(np.array_equal(back.reasons[name], column) for name, column in named.reasons.items())
+    assert back.summary() == named.summary()
+    assert np.array_equal(back.graph.names, names)
+    assert np.array_equal(back.graph.labels, named.graph.labels)
+    status, _, _ = command("report", tmp_path / "audit.npz", "-o", tmp_path / "page.html", "--node", "n7")
+    assert status == 0
+    assert "Most suspicious edges" in (tmp_path / "page.html").read_text()
+
+
+def test_damaged_audits_are_refused(found, tmp_path):
+    path = tmp_path / "audit.npz"
+    save_audit(found, path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    wrong = {
+        "suspicion": arrays["suspicion"][1:],
+        "edges": arrays["edges"] + 600,
+        "audit": np.frombuffer(b"{}", dtype=np.uint8),
+        "nodes": arrays["nodes"][:5],
+    }
+    for name, array in wrong.items():
+        np.savez(path, **{**arrays, name: array})
+        with pytest.raises(GraphError, match=r"audit\.npz"):
+            load_audit(path)
+    np.savez(path, **{name: array for name, array in arrays.items() if name != "audit"})
+    with pytest.raises(GraphError, match="holds no audit"):
+        load_audit(path)
 
 
 def test_another_ending_is_refused_before_the_work(found, tmp_path, command):

@@ -37,6 +37,9 @@ def audit(
     nodes: Annotated[
         Path | None, typer.Option("--nodes", help="Where to write all nodes, the least stable first.")
     ] = None,
+    result: Annotated[
+        Path | None, typer.Option("--result", help="Also write the audit to this .npz file, for garnet report.")
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Where to write a report that opens in a browser: .html.")
     ] = None,
@@ -48,6 +51,7 @@ def audit(
 ) -> None:
     """Say which edges of a graph should not be believed, and why."""
     from garnet.audit import audit as run
+    from garnet.audit.file import require_archive, save_audit
     from garnet.audit.table import require_table
 
     for path in (output, nodes):
@@ -55,6 +59,8 @@ def audit(
             require_table(path)
     if report is not None:
         require_page(report)
+    if result is not None:
+        require_archive(result)
     with stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
@@ -64,6 +70,8 @@ def audit(
             found.save(output)
         if nodes is not None:
             found.save(nodes, nodes=True)
+        if result is not None:
+            save_audit(found, result)
         if report is not None:
             from garnet.report.page import write_report
 

@@ -21,7 +21,7 @@ def report(
         Path,
         typer.Argument(
             metavar="RESULT",
-            help="What garnet purify --result wrote, a saved model (.npz), a study (.toml), or its records (.jsonl).",
+            help="What --result of purify or audit wrote, a saved model (.npz), a study (.toml), its records (.jsonl).",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report, one .html file.")],
@@ -76,6 +76,7 @@ def _subject(source: Path) -> tuple[Any, str | None]:
 
 
 def _result_or_model(source: Path) -> Any:
+    from garnet.audit.file import load_audit
     from garnet.datasets.archive import Archive
     from garnet.datasets.text import reading
     from garnet.errors import GraphError
@@ -86,15 +87,18 @@ def _result_or_model(source: Path) -> Any:
         if not source.is_file():
             raise GraphError("there is no such file.")
         with Archive(source) as archive:
-            is_model = "model" in archive
-    return Predictor.load(source) if is_model else load_result(source)
+            is_model, is_audit = "model" in archive, "audit" in archive
+    if is_model:
+        return Predictor.load(source)
+    return load_audit(source) if is_audit else load_result(source)
 
 
 def _number(text: str, subject: Any) -> int:
     """The node of that name or, where there is none, of that number."""
     from garnet.errors import ParameterError
 
-    names: NDArray[Any] | Sequence[str] | None = getattr(subject, "names", None)
+    holder = getattr(subject, "graph", subject)  # an audit has a graph, a result has what it needs of one
+    names: NDArray[Any] | Sequence[str] | None = getattr(holder, "names", None)
     if names is not None:
         found = [number for number, name in enumerate(names) if str(name) == text]
         if found:
