@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from garnet.atomic import atomic_path
 from garnet.audit.audit import Audit
-from garnet.datasets.archive import Archive
+from garnet.datasets.archive import Archive, described
+from garnet.datasets.files import require_place
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.graph import as_graph
 
-_REASON, _LONGEST_FACTS = "reason ", 1 << 20
+_REASON = "reason "
 
 
 def save_audit(audit: Audit, path: str | Path) -> None:
@@ -47,8 +48,7 @@ def require_archive(path: str | Path) -> None:
     """Refuse, before any work is done, a file that does not end in .npz or has no folder."""
     if Path(path).suffix.lower() != ".npz":
         raise GraphError(f"An audit is saved to a file that ends in .npz. Got {path} instead.")
-    if not Path(path).absolute().parent.is_dir():
-        raise GraphError(f"There is no folder {Path(path).parent} to write {Path(path).name} in; make it first.")
+    require_place(path)
 
 
 def load_audit(path: str | Path) -> Audit:
@@ -57,21 +57,14 @@ def load_audit(path: str | Path) -> Audit:
     Raises:
         GraphError: there is no such file, or it holds no audit; the message says why.
     """
-    path = Path(path)
-    with reading(path):
-        if not path.is_file():
-            raise GraphError("there is no such file.")
-        with Archive(path) as archive:
-            if "audit" not in archive:
-                raise GraphError("it holds no audit; garnet audit --result writes one.")
-            if archive.header("audit", "u", ndim=1).nbytes > _LONGEST_FACTS:
-                raise GraphError("its description is absurdly long.")
-            return _read(archive)
+    path, otherwise = Path(path), "it holds no audit; garnet audit --result writes one."
+    with reading(path), described(path, "audit", otherwise) as (archive, text):
+        return _read(archive, text)
 
 
-def _read(archive: Archive) -> Audit:
+def _read(archive: Archive, text: bytes) -> Audit:
     try:
-        facts = json.loads(archive.read("audit", "u").astype(np.uint8).tobytes())
+        facts = json.loads(text)
         n, share, power = int(facts["num_nodes"]), float(facts["share"]), float(facts["power"])
         weights = {str(name): float(weight) for name, weight in facts["weights"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

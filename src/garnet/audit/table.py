@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.atomic import atomic_path
+from garnet.datasets.files import require_place
 from garnet.errors import GarnetError, MissingExtra
 
 
@@ -45,8 +46,7 @@ def require_table(path: Path) -> None:
     """Refuse, before any work is done, a file that could not be written."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise GarnetError(f"A table of an audit is a .csv or a .parquet file. Got {path.name!r} instead.")
-    if not path.absolute().parent.is_dir():
-        raise GarnetError(f"There is no folder {path.parent} to write {path.name} in; make it first.")
+    require_place(path)
 
 
 def _shown(column: NDArray[Any]) -> list[Any]:

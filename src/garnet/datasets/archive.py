@@ -21,6 +21,7 @@ from garnet.datasets.limits import require_memory
 from garnet.errors import GraphError
 
 _LONGEST_HEADER = 4096
+_LONGEST_DESCRIPTION = 1 << 20
 _CHUNK = 1 << 20
 # No stream of deflate unpacks to more than 1,032 times its size; a member that claims more is lying about it.
 _LARGEST_RATIO = 1032
@@ -190,3 +191,25 @@ def _damage(what: str) -> Iterator[None]:
         raise
     except _DAMAGE as error:
         raise GraphError(f"{what} ({error}).") from error
+
+
+@contextmanager
+def described(path: Path, name: str, otherwise: str) -> Iterator[tuple[Archive, bytes]]:
+    """An open .npz file and the text that describes it, the array `name`.
+
+    Args:
+        path: the file.
+        name: the array of bytes that tells such files from others.
+        otherwise: what to say of a file that has none.
+
+    Raises:
+        GraphError: there is no such file, or it is not one of these.
+    """
+    if not path.is_file():
+        raise GraphError("there is no such file.")
+    with Archive(path) as archive:
+        if name not in archive:
+            raise GraphError(otherwise)
+        if archive.header(name, "u", ndim=1).nbytes > _LONGEST_DESCRIPTION:
+            raise GraphError("its description is absurdly long.")
+        yield archive, archive.read(name, "u").astype(np.uint8).tobytes()

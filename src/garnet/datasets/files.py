@@ -126,8 +126,13 @@ def left_out(graph: Graph, path: str | Path) -> list[str]:
 
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
+    ending_of(Path(path))
+    require_place(path)
+
+
+def require_place(path: str | Path) -> None:
+    """Say now, before hours of work, that no file could be written there."""
     path = Path(path)
-    ending_of(path)
     if path.is_dir():
         raise GraphError(f"Cannot write {path}: it is a folder; give a file in it.")
     if not os.access(path.parent, os.W_OK):

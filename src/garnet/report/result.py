@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from garnet.atomic import atomic_path
-from garnet.datasets.archive import Archive
+from garnet.datasets.archive import Archive, described
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.edges import canonical
@@ -20,8 +20,6 @@ from garnet.purification import Purification
 from garnet.report.outcome import Accuracy, Result, make_result, require_accuracy
 
 __all__ = ["Accuracy", "Result", "load_result", "make_result", "save_result"]
-
-_LONGEST_FACTS = 1 << 20
 
 
 def save_result(
@@ -57,17 +55,9 @@ def load_result(path: str | Path) -> Result:
     Raises:
         GraphError: there is no such file, or it holds no result; the message says why.
     """
-    path = Path(path)
-    with reading(path):
-        if not path.is_file():
-            raise GraphError("there is no such file.")
-        with Archive(path) as archive:
-            if "result" not in archive:
-                raise GraphError("it holds no result of a purification; garnet purify --result writes one.")
-            if archive.header("result", "u", ndim=1).nbytes > _LONGEST_FACTS:
-                raise GraphError("its description is absurdly long.")
-            facts = _facts(archive.read("result", "u").astype(np.uint8).tobytes())
-            return _read(archive, facts)
+    path, otherwise = Path(path), "it holds no result of a purification; garnet purify --result writes one."
+    with reading(path), described(path, "result", otherwise) as (archive, text):
+        return _read(archive, _facts(text))
 
 
 def _read(archive: Archive, facts: dict[str, Any]) -> Result:
