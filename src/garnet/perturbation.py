@@ -16,7 +16,6 @@ from garnet.atomic import atomic_path
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph
 
-_LONGEST_DESCRIPTION = 1 << 20
 _DESCRIBED: dict[str, type] = {
     "fingerprint": str, "result": str, "attack": str, "parameters": dict, "budget": str, "seed": int, "inputs": str,
     "complete": bool,
@@ -178,24 +177,21 @@ class Perturbation:
         Raises:
             GraphError: there is no such file, or it holds no perturbation.
         """
-        from garnet.datasets.archive import Archive
+        from garnet.datasets.archive import described
         from garnet.datasets.text import reading
 
         with reading(Path(path)):
             if not Path(path).is_file():
                 raise GraphError("there is no perturbation in that place.")
-            with Archive(Path(path)) as archive:
-                if "perturbation" not in archive:
-                    raise GraphError("it is an .npz file of another kind; garnet attack makes perturbations.")
-                if archive.header("perturbation", "u", ndim=1).nbytes > _LONGEST_DESCRIPTION:
-                    raise GraphError("its description is absurdly long.")
-                described = _description(archive.read("perturbation", "u").astype(np.uint8).tobytes())
+            otherwise = "it is an .npz file of another kind; garnet attack makes perturbations."
+            with described(Path(path), "perturbation", otherwise) as (archive, text):
+                facts = _description(text)
                 edges, places = (archive.read(name, "iu", ndim=2).astype(np.int64) for name in ("edges", "places"))
                 targets = archive.read("targets", "iu", ndim=1).astype(np.int64)
                 weights, before, after = (
                     archive.read(name, "f", ndim=1).astype(np.float32) for name in ("weights", "before", "after")
                 )
-            made = cls(edges, weights, targets=targets, entries=Entries(places, before, after), **described)
+            made = cls(edges, weights, targets=targets, entries=Entries(places, before, after), **facts)
             made._require_sound()
         return made
 
