@@ -26,15 +26,23 @@ def contains(edges: Edges, wanted: Edges, n: int) -> NDArray[np.bool_]:
 
 def pairs(first: Tensor, second: Tensor, n: int) -> Tensor:
     """Each undirected pair once, as `canonical` has it, on any device."""
-    keys = torch.unique(torch.minimum(first, second) * n + torch.maximum(first, second))
+    keys = torch.unique(numbers(torch.minimum(first, second), torch.maximum(first, second), n))
     low = torch.div(keys, max(n, 1), rounding_mode="floor")
     return torch.stack([low, keys - low * n])
 
 
 def among(edges: Tensor, wanted: Tensor, n: int) -> Tensor:
     """Which columns of `wanted` are among `edges`; both as `pairs` leaves them."""
-    keys, sought = edges[0] * n + edges[1], wanted[0] * n + wanted[1]
+    keys, sought = numbers(edges[0], edges[1], n), numbers(wanted[0], wanted[1], n)
     if not len(keys):
         return torch.zeros(len(sought), dtype=torch.bool, device=sought.device)
     place = torch.searchsorted(keys, sought).clamp_max(len(keys) - 1)
     return keys[place] == sought
+
+
+def numbers(first: Tensor, second: Tensor, n: int) -> Tensor:
+    """A number for each pair of nodes, in lexicographic order.
+
+    Adjacencies hold nodes as 32-bit integers, among which the numbers of 46,341 nodes' pairs would run over.
+    """
+    return first.long() * n + second

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from garnet.edges import among
+from garnet.edges import among, numbers
 from garnet.resident import Resident
 
 _CHUNK = 1 << 22  # neighbours looked up at once
@@ -27,7 +27,7 @@ def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     """
     n, here = graph.num_nodes, edges.device
     starts, columns, degrees = graph.starts.long(), graph.columns.long(), graph.counts
-    entries = graph.rows * n + columns
+    entries = numbers(graph.rows, columns, n)
     first, second = edges
     fewer = torch.where(degrees[first] <= degrees[second], first, second)
     other = first + second - fewer
@@ -40,7 +40,7 @@ def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
         counts = degrees[fewer[low:high]]
         pair = torch.repeat_interleave(torch.arange(high - low, device=here), counts)
         begins = starts[fewer[low:high]] - (ends[low:high] - counts - done)
-        sought = other[low:high][pair] * n + columns[torch.arange(len(pair), device=here) + begins[pair]]
+        sought = numbers(other[low:high][pair], columns[torch.arange(len(pair), device=here) + begins[pair]], n)
         place = torch.searchsorted(entries, sought).clamp_max(max(len(entries) - 1, 0))
         common[low:high] = torch.bincount(pair[entries[place] == sought], minlength=high - low)
         low, done = high, int(ends[high - 1])

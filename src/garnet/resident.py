@@ -10,6 +10,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from garnet.edges import numbers
 from garnet.graph import Graph
 from garnet.sparse import Rows
 
@@ -131,7 +132,7 @@ def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
 
 def joined_by_sorting(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
     """The same by sorting both directions of each edge, which a GPU does in no time."""
-    keys, order = torch.sort(torch.cat([edges[0] * n + edges[1], edges[1] * n + edges[0]]))
+    keys, order = torch.sort(torch.cat([numbers(edges[0], edges[1], n), numbers(edges[1], edges[0], n)]))
     rows = keys // n
     starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
     narrow = len(keys) < 2**31

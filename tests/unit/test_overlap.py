@@ -1,11 +1,12 @@
 """Shared neighbours, against counting them in a dense matrix."""
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from garnet import as_graph
+from garnet import Graph, as_graph
 from garnet import overlap as module
 from garnet.datasets import block_model
 from garnet.resident import Resident
@@ -49,3 +50,15 @@ def test_weights_do_not_count_and_no_pairs_give_none():
     weighted = graph.with_edges(graph.edges, np.linspace(0.1, 9, graph.num_edges))
     np.testing.assert_array_equal(shared_neighbors(graph, graph.edges), shared_neighbors(weighted, graph.edges))
     assert shared_neighbors(graph, graph.edges[:, :0]).shape == (0,)
+
+
+def test_pairs_of_many_nodes_have_numbers_of_their_own():
+    """Nodes may be stored in 32 bits; the pairs of 60,000 nodes have no room there."""
+    corners = np.arange(60_000, dtype=np.int32).reshape(-1, 3)
+    others = np.sort(corners[:, [1, 2, 0, 2, 0, 1]].reshape(60_000, 2), axis=1)
+    starts = np.arange(60_001, dtype=np.int32) * 2
+    triangles = Graph(sp.csr_array((np.ones(120_000, dtype=np.float32), others.ravel(), starts)))
+    assert triangles.adjacency.indices.dtype == np.int32
+    assert (shared_neighbors(triangles, triangles.edges) == 1).all()
+    apart = np.stack([corners[:-1, 2], corners[1:, 0]]).astype(np.int64)
+    assert (shared_neighbors(triangles, apart) == 0).all()
