@@ -14,7 +14,8 @@ from garnet.audit.planted import Doubt, doubt, planted
 from garnet.audit.reasons import Reasons, reasons_of
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
-from garnet.purification import Progress
+from garnet.provenance import Provenance
+from garnet.purification import Progress, Stage
 
 _COPIES = 3
 
@@ -36,6 +37,8 @@ class Audit:
         share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
         power: how often an edge that the audit itself had planted looked worse than one of the graph.
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
+        stages: cost of each stage.
+        made: command, versions and machine, where it was read from a file.
     """
 
     graph: Graph
@@ -47,6 +50,13 @@ class Audit:
     share: float
     power: float
     planted: NDArray[np.float64]
+    stages: tuple[Stage, ...] = ()
+    made: Provenance | None = None
+
+    @property
+    def doubted(self) -> NDArray[np.bool_]:
+        """Which edges are more likely made up than not, (m,)."""
+        return self.suspicion > 0.5
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -70,7 +80,7 @@ class Audit:
         """The ranked nodes as columns: name, stability, neighbours, and how many of these are doubted."""
         order = np.argsort(self.nodes, kind="stable")
         counts = np.bincount(self.edges.ravel(), minlength=self.graph.num_nodes)
-        doubted = np.bincount(self.edges[:, self.suspicion > 0.5].ravel(), minlength=self.graph.num_nodes)
+        doubted = np.bincount(self.edges[:, self.doubted].ravel(), minlength=self.graph.num_nodes)
         columns = {"node": self._names, "stability": self.nodes, "neighbors": counts, "doubted": doubted}
         return {name: column[order] for name, column in columns.items()}
 
@@ -79,7 +89,7 @@ class Audit:
         return {
             "nodes": self.graph.num_nodes,
             "edges": int(self.edges.shape[1]),
-            "doubted": int((self.suspicion > 0.5).sum()),
+            "doubted": int(self.doubted.sum()),
             "share": self.share,
             "power": self.power,
             "unstable_nodes": int((self.nodes < 0.5).sum()),
