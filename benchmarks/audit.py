@@ -3,7 +3,8 @@
 The published poisons of Metattack and Nettack, and attacks of our own on Cora. For every score the area under the ROC
 curve and the average precision of telling the attack's edges from the others. Then what the audit says of the clean
 graphs: how many edges it doubts there is its rate of false alarms. `null` is what it says of the clean graph when all
-of its edges are rewired at random with all degrees kept, as far as that is possible.
+of its edges are rewired at random with all degrees kept, as far as that is possible. Histograms are of the log-odds of
+suspicion, from -12 to 12 in steps of 1.
 
     python benchmarks/audit.py [--graphs cora citeseer pubmed chameleon squirrel]
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,16 @@ from record import data_folder, save
 from scipy.stats import rankdata
 
 from garnet import Graph, as_graph
-from garnet.attacks import DICE, GRBCD, PRBCD, LowBlow
+from garnet.attacks import DICE, GRBCD, PRBCD, LowBlow, Random
 from garnet.audit import Audit, audit
 from garnet.datasets import load, poisoned
 from garnet.edges import canonical, contains
+from garnet.perturbation import Perturbation
 from garnet.sparse import normalized_matrix
 
+PERTURBATIONS = Path(__file__).parents[1] / "perturbations"
 POISONS = {"metattack": 0.2, "nettack": 5}
-OURS = {"DICE": DICE(), "GRBCD": GRBCD(), "PRBCD": PRBCD(), "LowBlow": LowBlow()}
+OURS = {"Random": Random(), "DICE": DICE(), "GRBCD": GRBCD(), "PRBCD": PRBCD(), "LowBlow": LowBlow()}
 
 
 def main() -> None:
@@ -48,10 +52,13 @@ def main() -> None:
         print(f"{name} clean", figures[f"{name} clean"], flush=True)
     if "cora" in chosen.graphs:
         clean = load("cora")
-        for attack, maker in OURS.items():
-            attacked = maker(clean, budget="10%", seed=0).apply(clean)
-            figures[f"cora {attack} 10%"] = compared(clean, attacked)
-            print(attack, figures[f"cora {attack} 10%"], flush=True)
+        attacks = {f"{name} 10%": maker(clean, budget="10%", seed=0) for name, maker in OURS.items()}
+        attacks["LowBlow 20%"] = Perturbation.load(PERTURBATIONS / "cora-lowblow-0.2.npz")
+        attacks["our Metattack 20%"] = Perturbation.load(PERTURBATIONS / "cora-metattack-0.2.npz")
+        attacks["our Nettack 5"] = Perturbation.load(PERTURBATIONS / "cora-nettack-5.npz")
+        for attack, perturbation in attacks.items():
+            figures[f"cora {attack}"] = compared(clean, perturbation.apply(clean))
+            print(attack, figures[f"cora {attack}"], flush=True)
     save("audit", figures)
 
 
@@ -68,18 +75,30 @@ def compared(clean: Graph, attacked: Graph) -> dict[str, Any]:
     return {
         "edges": attacked.num_edges, "false": float(false.mean()), "share": found.share, "power": found.power,
         "doubted": float(doubted.mean()), "doubted of false": float(doubted[false].mean()),
-        "doubted of true": float(doubted[~false].mean()), "seconds": seconds, "weights": dict(found.weights),
+        "doubted of true": float(doubted[~false].mean()),
+        "false alarms": float((~false & doubted).sum()) / max(int(doubted.sum()), 1),
+        "false alarms, estimated": found.false_alarms, "seconds": seconds, "weights": dict(found.weights),
+        "histogram": {"true": histogram(found.suspicion[~false]), "made up": histogram(found.suspicion[false])},
         "scores": figures,
     }  # fmt: skip
 
 
-def untouched(clean: Graph) -> dict[str, float]:
+def untouched(clean: Graph) -> dict[str, Any]:
     """What the audit says of a clean graph, and of the same with its edges rewired."""
     found, null = audit(clean), audit(rewired(clean))
     return {
         "share": found.share, "doubted": float((found.suspicion > 0.5).mean()), "power": found.power,
         "null share": null.share, "null doubted": float((null.suspicion > 0.5).mean()), "null power": null.power,
+        "histogram": {"clean": histogram(found.suspicion), "planted": histogram(found.planted)},
+        "null histogram": {"rewired": histogram(null.suspicion), "planted": histogram(null.planted)},
     }  # fmt: skip
+
+
+def histogram(suspicion: NDArray[Any]) -> list[int]:
+    """How many edges have log-odds in each step of 1, those beyond the ends in the first and the last."""
+    share = np.clip(suspicion, 1e-12, 1 - 1e-12)
+    odds = np.clip(np.log(share / (1 - share)), -11.999, 11.999)
+    return np.histogram(odds, np.arange(-12, 13))[0].tolist()
 
 
 def rewired(graph: Graph) -> Graph:

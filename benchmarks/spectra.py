@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from record import save
 
 from garnet import GARNET, Graph
 from garnet.datasets import poisoned
+from garnet.spectral import normalized_adjacency
 
 BUDGETS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 SHOWN = 0.2
@@ -41,13 +41,13 @@ def main() -> None:
         ranks.append({"budget": budget, **{name: rank(spectrum) for name, spectrum in spectra.items()}})
         print(ranks[-1], flush=True)
         if budget == 0:
-            values["clean"] = rounded(singular_values(normalised(attacked).toarray()))
+            values["clean"] = rounded(singular_values(normalized_adjacency(attacked).toarray()))
         if budget == SHOWN:
-            values["none"] = rounded(singular_values(normalised(attacked).toarray()))
+            values["none"] = rounded(singular_values(normalized_adjacency(attacked).toarray()))
             # The nearest matrix of rank r has the r largest singular values, and no others.
             values["tsvd"] = values["none"][:TRUNCATED]
             for name, graph in purified.items():
-                values[name] = rounded(singular_values(normalised(graph).toarray()))
+                values[name] = rounded(singular_values(normalized_adjacency(graph).toarray()))
     save(
         "spectra",
         {
@@ -76,14 +76,6 @@ def truncated(graph: Graph) -> np.ndarray:
     values, vectors = scipy.linalg.eigh(graph.adjacency.astype(np.float64).toarray())
     largest = np.argsort(-np.abs(values))[:TRUNCATED]
     return (vectors[:, largest] * values[largest]) @ vectors[:, largest].T
-
-
-def normalised(graph: Graph) -> sp.csr_array:
-    """D^(-1/2) A D^(-1/2), with D the sums of rows; a node without edges keeps a row of zeros."""
-    adjacency = graph.adjacency.astype(np.float64)
-    degrees = np.asarray(adjacency.sum(axis=1)).ravel()
-    root = np.where(degrees > 0, 1 / np.sqrt(np.where(degrees > 0, degrees, 1)), 0)
-    return sp.diags_array(root) @ adjacency @ sp.diags_array(root)
 
 
 def rounded(values: np.ndarray) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from garnet.backbones.base import Backbone, Parameters, require_valid
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.parameters import require_device
+from garnet.provenance import Provenance
 from garnet.purification import Stage
 from garnet.registry import BACKBONES
 
@@ -37,6 +38,7 @@ class Predictor:
         epoch: when it did best on the validation nodes.
         val_accuracy: how well.
         stages: what its making cost, shared by the seeds made together.
+        made: command, versions and machine, where it was read from a file; what an older file does not say is empty.
     """
 
     graph: Graph
@@ -47,6 +49,7 @@ class Predictor:
     epoch: int = 0
     val_accuracy: float = float("nan")
     stages: tuple[Stage, ...] = ()
+    made: Provenance | None = None
 
     def logits(self) -> Tensor:
         """(n, classes) logits of all nodes."""
@@ -82,19 +85,26 @@ class Predictor:
             raise GraphError(f"The model's weights do not fit the model or the graph ({error}).") from error
         return Predictor(graph, scores, self.seed, backbone, self.parameters, self.epoch)
 
-    def save(self, path: str | Path) -> None:
-        """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too."""
+    def save(self, path: str | Path, *, command: str = "") -> None:
+        """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too.
+
+        Args:
+            path: the file; its folder must exist.
+            command: that made the model, if it was one.
+        """
+        from garnet.datasets.files import require_archive
         from garnet.datasets.npz import write_npz
 
         backbone = self._require_model()
-        if Path(path).suffix.lower() != ".npz":
-            raise GraphError(f"A model is saved to a file that ends in .npz. Got {path} instead.")
+        require_archive(path, "A model")
         description = {
             "backbone": BACKBONES.name_of(type(backbone)),
             "parameters": _plain(backbone),
             "seed": self.seed,
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
+            "stages": [asdict(stage) for stage in self.stages],
+            "made": asdict(self.made or Provenance.here(command, graph=self.graph)),
         }
         text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
         weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
@@ -122,7 +132,7 @@ class Predictor:
                     raise GraphError("it holds a graph but no model.")
                 if archive.header("model", "u", ndim=1).nbytes > _LONGEST_DESCRIPTION:
                     raise GraphError("its description of the model is absurdly long.")
-                description = _description(archive.read("model", "u").astype(np.uint8).tobytes())
+                description = _description(archive.read("model", "u").astype(np.uint8).tobytes(), graph)
                 names = [name for name in archive if name.startswith("weight_")]
                 parameters = {name[7:]: torch.from_numpy(archive.read(name)) for name in names}
                 if backbone is None and description["backbone"] is None:
@@ -134,7 +144,7 @@ class Predictor:
             loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
         except (GraphError, ParameterError) as error:
             raise GraphError(f"Cannot read a model from {path}: {error}") from error
-        return replace(loaded, val_accuracy=description["val_accuracy"])
+        return replace(loaded, **{name: description[name] for name in ("val_accuracy", "stages", "made")})
 
     def _require_model(self) -> Backbone:
         if self.backbone is None:
@@ -187,12 +197,15 @@ def _python_number(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be written to a file")
 
 
-def _description(text: bytes) -> Mapping[str, Any]:
+def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:
+    """What a file says of its model; older files do not say what it cost and where it came from."""
+    from garnet.datasets.kept import described_as, read_made, read_stages
+
     expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
-    try:
+    with described_as("the model"):
         description = json.loads(text)
         if not all(isinstance(description[name], kind) for name, kind in expected.items()):
             raise TypeError
-        return dict(description)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise GraphError("its description of the model is damaged.") from None
+        unknown = {"command": "", "fingerprints": {"graph": graph.fingerprint}, "versions": {}, "machine": {}}
+        made = read_made(description.get("made", unknown))
+        return {**description, "stages": read_stages(description.get("stages", [])), "made": made}

@@ -164,6 +164,12 @@ class GARNET:
         ledger = Ledger(edges, scores, given, stays, graph.num_nodes)
         return Purification(purified, spectrum, near, threshold, ledger, tuple(clock.stages), self)
 
+    def embed(self, graph: Any) -> Spectrum:
+        """The leading eigenpairs that a purification begins with, and no more; in memory."""
+        graph = as_graph(graph)
+        require_valid(self, graph.num_nodes, graph.num_edges)
+        return self._embed(graph, Resident.of(graph, self.device))
+
     def __call__(self, data: Any) -> Any:
         """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
 

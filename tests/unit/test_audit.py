@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from garnet import as_graph
 from garnet.audit import audit
+from garnet.audit.doubt import Evidence, doubt
 from garnet.audit.file import load_audit, save_audit
-from garnet.audit.planted import doubt, planted
+from garnet.audit.planted import planted
 from garnet.audit.reasons import reasons_of
+from garnet.audit.table import save_table
 from garnet.datasets import block_model, class_features, cora, random_split
 from garnet.edges import contains
 from garnet.errors import GarnetError, GraphError
@@ -89,19 +91,17 @@ def test_the_order_of_the_nodes_does_not_matter(known, found):
     )
     plain = as_graph(graph.adjacency, features=graph.features, labels=graph.labels)
     ours, theirs = reasons_of(moved, seed=0, device="cpu"), reasons_of(plain, seed=0, device="cpu")
-    place = np.argsort(order)
     back = np.sort(order[moved.edges], axis=0)
     where = {tuple(edge): number for number, edge in enumerate(back.T.tolist())}
     matched = [where[tuple(edge)] for edge in plain.edges.T.tolist()]
-    assert place.shape == (600,)
-    np.testing.assert_allclose(ours.found["features"][matched], theirs.found["features"], atol=1e-4)
+    np.testing.assert_allclose(ours.found["feature_similarity"][matched], theirs.found["feature_similarity"], atol=1e-4)
     np.testing.assert_allclose(ours.found["shared_neighbors"][matched], theirs.found["shared_neighbors"], atol=1e-6)
-    np.testing.assert_allclose(ours.found["spectral"][matched], theirs.found["spectral"], atol=1e-3)
+    np.testing.assert_allclose(ours.found["gradient"][matched], theirs.found["gradient"], atol=1e-3)
 
 
 def test_graphs_without_features_or_labels_are_audited_by_their_edges():
     bare = audit(as_graph(cora().adjacency))
-    assert set(bare.weights) == {"spectral", "shared_neighbors"}
+    assert set(bare.weights) == {"gradient", "shared_neighbors", "degrees"}
     assert "same_class" not in bare.reasons
 
 
@@ -119,6 +119,16 @@ def test_without_edges_there_is_nothing_to_audit():
         audit(np.zeros((3, 3)))
 
 
+@pytest.mark.parametrize("known_nodes", [0, 1])
+def test_nodes_without_a_known_class_train_no_reason(known, known_nodes):
+    graph = known[1]
+    labels = np.full(600, -1)
+    labels[graph.split.val[:known_nodes]] = 0
+    found = audit(as_graph(graph, labels=labels))
+    assert np.isfinite(found.suspicion).all()
+    assert "same_class" not in found.weights
+
+
 def test_planted_edges_are_new_and_known():
     graph = cora()
     copy, new = planted(graph, seed=0)
@@ -134,10 +144,35 @@ def test_suspicion_falls_with_belief_and_finds_the_share(seed, share):
     rng = np.random.default_rng(seed)
     false = rng.random(4000) < share
     belief = np.where(false, rng.normal(-3, 1, 4000), rng.normal(1, 1, 4000))
-    result = doubt(belief, rng.normal(-3, 1, 500))
+    result = doubt(Evidence(belief, np.ones(4000)), Evidence(rng.normal(-3, 1, 500), np.ones(500)), most_say=1.0)
     order = np.argsort(belief)
     assert (np.diff(result.suspicion[order]) <= 1e-12).all()
     assert abs(result.share - false.mean()) < 0.03
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([-1, 1]))
+def test_where_false_edges_crowd_by_degree_others_there_are_doubted_more(seed, side):
+    rng = np.random.default_rng(seed)
+    degrees = rng.lognormal(3, 1, 6000)
+    hubs = side * np.log(degrees) > np.quantile(side * np.log(degrees), 0.85)
+    false = hubs & (rng.random(6000) < 0.9)
+    belief = np.where(false, rng.normal(-1, 1, 6000), rng.normal(1, 1, 6000))
+    planted = Evidence(rng.normal(-1, 1, 900), rng.lognormal(3, 1, 900))
+    result = doubt(Evidence(belief, degrees), planted, most_say=2.0)
+    assert side * result.say < 0
+    assert area(result.suspicion, false) > area(-belief, false)
+    unheard = doubt(Evidence(belief, degrees), planted, most_say=0.0)
+    assert unheard.say == 0
+    assert area(unheard.suspicion, false) == pytest.approx(area(-belief, false), abs=1e-3)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_where_planted_edges_look_like_all_others_none_is_doubted(seed):
+    rng = np.random.default_rng(seed)
+    edges, false = (Evidence(rng.normal(size=count), rng.lognormal(3, 1, count)) for count in (4000, 600))
+    assert (doubt(edges, false, most_say=1.0).suspicion <= 0.5).all()
 
 
 def test_tables_are_ranked_and_name_nodes_as_the_user_does(known, found, tmp_path):
@@ -217,3 +252,47 @@ def test_the_command_says_what_it_found(command, tmp_path):
     status, told, _ = command("audit", "cora", "--json")
     assert status == 0
     assert json.loads(told)["edges"] == cora().num_edges
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-o", "g.csv"),
+        ("--result", "g.npz"),
+        ("-o", "a.csv", "--nodes", "a.csv"),
+        ("-o", "a.csv", "--nodes", "./a.csv"),
+    ],
+)
+def test_no_file_is_written_over_another_of_the_command(command, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    source = "g.npz" if "g.npz" in options else "g.csv"
+    block_model(40, seed=0).save(source)
+    before = (tmp_path / source).read_bytes()
+    status, _, told = command("audit", source, *options)
+    assert status == 1
+    assert "is read or written by this command already" in told
+    assert (tmp_path / source).read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_names_in_any_script_are_written(tmp_path):
+    columns = {"node": np.array(["Zürich", "東京", "half \ud800"]), "stability": np.array([0.5, 0.25, 0.125])}
+    save_table(columns, tmp_path / "nodes.csv")
+    assert (tmp_path / "nodes.csv").read_text(encoding="utf-8").split() == [
+        "node,stability", "Zürich,0.5", "東京,0.25", "half", "?,0.125",
+    ]  # fmt: skip
+    read = pytest.importorskip("pyarrow.parquet").read_table
+    save_table(columns, tmp_path / "nodes.parquet")
+    assert read(tmp_path / "nodes.parquet").to_pydict()["node"] == ["Zürich", "東京", "half ?"]
+
+
+def test_where_nothing_can_be_planted_the_audit_says_so(command, tmp_path):
+    as_graph(np.ones((5, 5)) - np.eye(5)).save(tmp_path / "full.npz")
+    status, told, _ = command("audit", tmp_path / "full.npz")
+    assert status == 0
+    assert "No edge could be planted" in told
+
+
+def test_false_alarms_are_what_suspicion_leaves_of_the_doubted(found):
+    assert found.false_alarms == pytest.approx(np.mean([1 - one for one in found.suspicion if one > 0.5]))
+    assert found.summary()["false_alarms"] == found.false_alarms

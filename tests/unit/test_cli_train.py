@@ -7,6 +7,7 @@ import torch
 from garnet import Split, as_graph, load_graph
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.predictor import Predictor
+from garnet.report.result import load_result
 
 
 @pytest.fixture
@@ -33,6 +34,30 @@ def test_accuracy_confusion_and_a_model_that_says_the_same(command, graph, tmp_p
     assert best.seed == facts["best_seed"]
     assert best.accuracy() == facts["accuracy"]["seeds"][best.seed]
     assert load_graph(tmp_path / "model.npz").num_edges != graph.num_edges  # the purified graph comes with it
+
+
+def test_a_result_has_the_accuracy_before_and_after(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    usual = ("--backbone", "gcn", "--seeds", 2, "--epochs", 10, "--json")
+    before, after = (
+        json.loads(command("train", tmp_path / "mine.npz", *usual, *purify)[1]) for purify in ((), ("--purify",))
+    )
+    files = ("-o", tmp_path / "model.npz", "--result", tmp_path / "result.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", *usual, "--purify", *files)
+    assert status == 0
+    told = json.loads(out)
+    assert told["accuracy"] == after["accuracy"]
+    assert told["seconds"].keys() == after["seconds"].keys()
+    result = load_result(tmp_path / "result.npz")
+    assert result.accuracy.before == tuple(before["accuracy"]["seeds"])
+    assert result.accuracy.after == tuple(after["accuracy"]["seeds"])
+    assert result.accuracy.model == "GCN"
+    assert result.before.fingerprint == graph.fingerprint
+    model = Predictor.load(tmp_path / "model.npz")
+    assert result.after.fingerprint == model.graph.fingerprint
+    assert result.made.command == model.made.command
+    assert model.made.command.startswith("garnet train ")
+    assert {stage.name for stage in model.stages} == told["seconds"].keys()
 
 
 def test_tables_for_people(command, graph, tmp_path):
@@ -87,6 +112,9 @@ def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
         (("--lr", "-1"), "The 'lr' parameter of Training must be"),
         (("-o", "model.pt"), "A model is written to an .npz file. Got 'model.pt' instead."),
         (("-o", "nowhere/model.npz"), "Cannot write nowhere/model.npz"),
+        (("--result", "result.npz"), "give --purify along with --result"),
+        (("--purify", "--result", "result.json"), "A result is written to an .npz file. Got 'result.json' instead."),
+        (("--purify", "--result", "a.npz", "-o", "./a.npz"), "'a.npz' is read or written by this command already"),
     ],
 )
 def test_bad_arguments_get_one_line(command, graph, tmp_path, arguments, message):
@@ -113,7 +141,9 @@ def test_nothing_is_trained_that_could_not_be_tested_or_would_replace_its_graph(
     assert "no test node with a label" in command("train", tmp_path / "blind.npz")[2]
     graph.save(tmp_path / "mine.npz")
     before = (tmp_path / "mine.npz").read_bytes()
-    assert "would replace the graph" in command("train", tmp_path / "mine.npz", "-o", tmp_path / "mine.npz")[2]
+    for option in ("-o", "--result"):
+        told = command("train", tmp_path / "mine.npz", "--purify", option, tmp_path / "mine.npz")[2]
+        assert "is read or written by this command already" in told
     assert (tmp_path / "mine.npz").read_bytes() == before
     assert "must be a device that torch has here" in command("train", tmp_path / "mine.npz", "--device", "gpu")[2]
 

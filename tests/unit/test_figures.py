@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -77,8 +78,11 @@ def test_every_figure_is_there_as_svg_and_png_and_on_the_page(drawn):
         # Fine enough to be read: 130 pixels an inch, of 72 points.
         inches = float(vector.attrib["width"].removesuffix("pt")) / 72
         assert int.from_bytes(pixels[16:20], "big") == pytest.approx(130 * inches, abs=1)
-        assert f"]({name}.svg)" in page
+        assert f"![{figure.title}]({name}.svg)" in page
         assert figure.see in page
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert {Path(link).name for link in links} >= expected - {"index.md"} | {"spectra.json", "ablation-k.jsonl"}
+    assert all((drawn / link).is_file() for link in links)
 
 
 def test_the_same_records_give_the_same_bytes(drawn, tmp_path):
@@ -100,6 +104,8 @@ def test_records_and_commands_of_the_figures_exist():
     for figure in FIGURES.values():
         for record in figure.records:
             assert (RECORDS / record).exists()
+            if record.endswith(".json"):
+                assert json.loads((RECORDS / record).read_text())["command"] == figure.command
         for word in figure.command.replace(";", "").split():
             if word.startswith(("benchmarks/", "studies/")):
                 places_of_it = list(ROOT.glob(word.replace("$g", "*")))
@@ -145,6 +151,35 @@ def test_ranks_and_seconds_are_those_of_the_record():
     assert whole.get_ylim()[0] == 0
     growth = json.loads((RECORDS / "growth.json").read_text())["figures"]["growth"]
     assert line_labelled(draw("growth", RECORDS).axes[0], "embed") == [[row["nodes"], row["embed"]] for row in growth]
+
+
+def test_neighbours_alone_are_shown_where_there_are_some():
+    """The default adds none to Chameleon; without the edges of the input, the graph would have none at all."""
+    axes = draw("refinement", RECORDS).axes[1]
+    labels = [text.get_text() for text in axes.get_yticklabels()]
+    wanted = {"graph": "chameleon", "budget": 0.2, "parameters": {"k": 15, "support": None}}
+    (alone,) = [line["mean"] for line in cells("ablation-refinement.jsonl") if wanted.items() <= line["cell"].items()]
+    shown = line_labelled(axes, "Metattack 20 %")
+    assert len(shown) == len(labels)
+    assert shown[labels.index("… these neighbours alone")][0] == alone
+    features_alone = min(
+        line["mean"]
+        for line in cells("ablation-refinement.jsonl")
+        if line["cell"]["graph"] == "chameleon" and line["cell"]["parameters"] == {"support": None}
+    )
+    assert min(mean for mean, _ in shown) > features_alone
+
+
+def test_an_attack_that_comes_into_the_record_of_the_audit_is_drawn(records):
+    path = records / "audit.json"
+    record = json.loads(path.read_text())
+    record["figures"]["cora by hand, a few edges"] = record["figures"]["cora metattack 0.2"]
+    path.write_text(json.dumps(record))
+    figure = draw("audit", records)
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == [name for name, entry in record["figures"].items() if "scores" in entry]
+    assert len(line_labelled(figure.axes[0], "the audit")) == len(names)
+    assert next(text.get_text() for text in figure.legends[0].get_texts()) == "the audit"
 
 
 def test_the_caption_has_the_record_and_the_command_that_made_it(records):

@@ -12,6 +12,7 @@ from garnet.backbones import GCN, GPRGNN, H2GCN, MLP
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError
 from garnet.predictor import Predictor
+from garnet.provenance import Provenance
 from garnet.training import Training, train
 
 
@@ -92,6 +93,26 @@ def test_what_is_saved_comes_back_bit_by_bit(graph, backbone, tmp_path):
     assert load_graph(tmp_path / "model.npz") == graph
 
 
+def test_a_file_says_where_its_model_came_from_and_an_old_one_may_not(predictor, tmp_path):
+    path = tmp_path / "model.npz"
+    predictor.save(path, command="garnet train graph.npz -o model.npz")
+    back = Predictor.load(path)
+    assert back.made == Provenance.here("garnet train graph.npz -o model.npz", graph=predictor.graph)
+    assert back.stages == predictor.stages
+    back.save(path, command="another")
+    assert Predictor.load(path).made == back.made
+    with np.load(path) as archive:
+        old = json.loads(archive["model"].tobytes())
+    old = {name: value for name, value in old.items() if name not in ("stages", "made")}
+    rewritten(path, model=np.frombuffer(json.dumps(old).encode(), dtype=np.uint8))
+    opened = Predictor.load(path)
+    assert torch.equal(opened.logits(), predictor.logits())
+    assert opened.stages == ()
+    assert opened.made == Provenance(
+        command="", fingerprints={"graph": predictor.graph.fingerprint}, versions={}, machine={}
+    )
+
+
 def test_predictions_of_no_model_cannot_be_saved(graph, tmp_path):
     with pytest.raises(GraphError, match="no model that could be saved"):
         Predictor(graph, torch.zeros(120, 3)).save(tmp_path / "model.npz")
@@ -99,7 +120,7 @@ def test_predictions_of_no_model_cannot_be_saved(graph, tmp_path):
 
 
 def test_a_model_goes_into_an_npz_file(predictor, tmp_path):
-    with pytest.raises(GraphError, match=r"ends in \.npz\. Got .*model\.csv"):
+    with pytest.raises(GraphError, match=r"an \.npz file\. Got .*model\.csv"):
         predictor.save(tmp_path / "model.csv")
 
 
@@ -145,6 +166,8 @@ def test_a_damaged_file(saved):
         ({"backbone": "gnc"}, "There is no backbone named 'gnc'. Did you mean gcn"),
         ({"backbone": ["gcn"]}, "description of the model is damaged"),
         ({"backbone": None}, "give it as 'backbone'"),
+        ({"made": {"command": "garnet train"}}, "description of the model is damaged"),
+        ({"stages": [{"name": "train", "seconds": float("nan"), "peak_bytes": 0}]}, "of the model is damaged"),
         ({"backbone": "h2gcn", "parameters": {}}, "do not fit"),
         ({"parameters": {"hiden": 3}}, "Did you mean hidden"),
         ({"parameters": {"layers": 4}}, "do not fit"),

@@ -1,12 +1,15 @@
 """The report as a person uses it: in a browser, with a mouse, a keyboard and a phone."""
 
 import shutil
-from types import SimpleNamespace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from garnet import GARNET, as_graph
+from garnet.audit import Audit
+from garnet.bench.record import Record
+from garnet.bench.study import Cell
 from garnet.datasets import block_model
 from garnet.report.page import write_report
 from garnet.report.result import Accuracy, make_result
@@ -50,20 +53,43 @@ def folder(tmp_path_factory):
         accuracy=Accuracy(before=(0.4, 0.5, 0.6), after=(0.7, 0.8, 0.75)),
     )
     write_report(result, folder / "result.html", nodes=[11, 12])
-    write_report(result, folder / "all.html", nodes=range(150))
+    crowded = make_result(*star(), truth=star()[0].edges[:, 250:260])
+    write_report(crowded, folder / "star.html", nodes=range(30))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("garnet.report.neighbourhood._WHOLE", 10)
-        write_report(result, folder / "large.html", nodes=[11])
+        write_report(result, folder / "large.html", nodes=range(150))
+        write_report(crowded, folder / "large-star.html", nodes=range(30))
     rng = np.random.default_rng(0)
-    audit = SimpleNamespace(
+    m = graph.num_edges
+    audit = Audit(
         graph=graph,
         edges=graph.edges,
-        suspicion=rng.random(graph.num_edges),
-        reasons={"spectral": rng.random(graph.num_edges)},
+        suspicion=rng.random(m),
+        reasons={f"reason_{number}": rng.random(m) for number in range(9)} | {"because": np.array(["features"] * m)},
         nodes=rng.random(150),
+        weights={},
+        planted=rng.random(9),
+        **{one.name: 0.9 for one in fields(Audit) if one.type == "float"},
     )
-    write_report(audit, folder / "audit.html")
+    write_report(audit, folder / "audit.html", command="garnet audit graph.npz")
+    cells = [
+        Cell(graph="cora", backbone="gcn", model="default", seeds=(0,), defense="none", attack="metattack", budget=b)
+        for b in np.linspace(0.01, 0.4, 40).round(2).tolist()
+    ]
+    records = [
+        Record(key=one.key, cell=one.facts(), status="done", values={"accuracy": [80.0]}, mean=80.0, seconds={})
+        for one in cells
+    ]
+    write_report(records, folder / "study.html")
     return folder
+
+
+def star():
+    """A hub of 400 spokes, some of which are joined, under names that are the numbers of their neighbours."""
+    spokes = np.stack([np.zeros(400, dtype=np.int64), np.arange(1, 401)])
+    rim = np.stack([np.arange(1, 400, 2), np.arange(2, 401, 2)])
+    graph = as_graph((np.concatenate([spokes, rim], axis=1), 401), symmetrize=True, names=np.arange(1, 402))
+    return graph, GARNET(rank=6, k=30).purify(graph)
 
 
 @pytest.fixture
@@ -104,50 +130,124 @@ def test_it_opens_with_a_picture_before_and_after(visit):
     assert "<script>window.broken = 1</script>11" in page.locator(".status").text_content()
 
 
+def seek(page, text):
+    page.locator(".seek").fill(text)
+    page.locator(".seek").press("Enter")
+    return page.locator(".status").text_content()
+
+
+def drawn(page):
+    """Of each picture the nodes by id and place, and the edges by kind."""
+    return page.locator("svg.net").evaluate_all(
+        """nets => nets.map(net => [
+          [...net.querySelectorAll(".node")].map(spot => ["id", "node"].map(name => Number(spot.dataset[name]))
+            .concat(["cx", "cy"].map(name => Number(spot.getAttribute(name))))).sort((a, b) => a[0] - b[0]),
+          [...net.querySelectorAll(".ink")].map(line => ["x1", "y1", "x2", "y2", "class"].map(name =>
+            line.getAttribute(name)).join(" ")).sort(),
+        ])"""
+    )
+
+
 def test_each_picture_shows_what_is_within_two_edges_in_its_own_graph(visit):
     page = visit()
     data = page.evaluate("JSON.parse(document.querySelector('script.data').textContent)")
-    differ = 0
-    for number, view in enumerate(data["views"]):
-        page.locator(".pick").select_option(index=number)
-        for net, (_, absent) in zip(page.locator("svg.net").all(), data["panels"], strict=True):
-            there = [set(edge[:2]) for edge in view["edges"] if edge[2] != absent]
-            near = {0}.union(*(edge for edge in there if 0 in edge))
-            within = near.union(*(edge for edge in there if edge & near))
-            drawn = net.locator(".node").evaluate_all("spots => spots.map(spot => Number(spot.dataset.node))")
-            assert set(drawn) == within
-            differ += within != {0}.union(*there)
+    graph, differ = data["graph"], 0
+    for node in data["listed"]:
+        page.locator(".pick").select_option(value=str(node))
+        if "not shown" in page.locator(".status").text_content():
+            continue
+        shown = []
+        for (nodes, _), (_, absent) in zip(drawn(page), data["panels"], strict=True):
+            edges = zip(graph["first"], graph["second"], graph["kinds"], strict=True)
+            there = [{first, second} for first, second, kind in edges if int(kind) != absent]
+            near = {node}.union(*(edge for edge in there if node in edge))
+            assert {one[0] for one in nodes} == near.union(*(edge for edge in there if edge & near))
+            shown.append({one[0] for one in nodes})
+        differ += shown[0] != shown[1]
     assert differ
 
 
-def test_any_node_of_a_small_graph_is_found_by_id_name_or_click(visit):
-    """What the page works out for a node that is not in the list is what Python works out for it."""
-    page, whole = visit(), visit("all.html")
-    listed = {
-        view["id"] for view in page.evaluate("JSON.parse(document.querySelector('script.data').textContent)")["views"]
-    }
-    for node in [node for node in range(150) if node not in listed][:12]:
-        for one in (page, whole):
-            one.locator(".seek").fill(str(node))
-            one.locator(".seek").press("Enter")
-        said = page.locator(".status").text_content()
-        assert f"</script>{node}," in said
-        assert said == whole.locator(".status").text_content()
-        marked = [one.locator("svg.net").first.locator(".ink.marked").count() for one in (page, whole)]
-        assert marked[0] == marked[1]
-    page.locator(".seek").fill("<script>window.broken = 1</script>149")
-    page.locator(".seek").press("Enter")
-    assert "</script>149," in page.locator(".status").text_content()
-    page.locator(".seek").fill("150")
-    page.locator(".seek").press("Enter")
-    assert "There is no node 150" in page.locator(".status").text_content()
+def test_nodes_are_drawn_apart_and_inside(visit):
+    page = visit()
+    for node in range(0, 150, 10):
+        seek(page, str(node))
+        spots = {tuple(spot[2:]) for nodes, _ in drawn(page) for spot in nodes}
+        places = np.array(sorted(spots))
+        assert np.abs(places).max() <= 1000
+        assert (0, 0) in spots
+        gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
+        # A node of the second ring has a radius of 17.
+        assert gaps[~np.eye(len(places), dtype=bool)].min() > 17
+
+
+@pytest.mark.parametrize(("small", "large"), [("result.html", "large.html"), ("star.html", "large-star.html")])
+def test_a_node_looks_the_same_whether_the_graph_is_there_as_a_whole_or_in_parts(visit, small, large):
+    whole, parts = visit(small), visit(large)
+    for node in [0, 1, 7, 11, 29]:
+        for page in (whole, parts):
+            page.locator(".pick").evaluate(
+                """(pick, id) => {
+                  pick.add(new Option(id, id)); pick.value = id; pick.dispatchEvent(new Event("change"));
+                }""",
+                str(node),
+            )
+        assert whole.locator(".status").text_content() == parts.locator(".status").text_content()
+        assert [nodes for nodes, _ in drawn(whole)] == [nodes for nodes, _ in drawn(parts)]
+        assert [edges for _, edges in drawn(whole)] == [edges for _, edges in drawn(parts)]
+
+
+def test_a_hub_shows_edges_of_every_kind_and_says_that_there_are_more(visit):
+    page = visit("star.html")
+    said = seek(page, "1")
+    assert "before 100 nodes and 148 edges shown, after " in said
+    assert " edges shown. 301 more nodes not shown." in said
+    before, after = page.locator("svg.net").all()
+    assert before.locator(".ink.marked").count() == 10
+    assert before.locator(".tie").count() > 10
+    for kind in (".ink:not(.new):not(.gone)", ".ink.new"):
+        assert after.locator(kind).count() > 0
+
+
+def test_a_name_is_found_before_the_number_of_another_node(visit):
+    for name in ("star.html", "large-star.html"):
+        page = visit(name)
+        assert seek(page, "12").startswith("Node 12:")
+        assert page.locator(".pick").input_value() == "11"
+    assert "401 is not among those in this report" in seek(visit("large-star.html"), "401")
+    assert seek(visit("star.html"), "0").startswith("Node 1:")
+    # Of a large graph not all names are here, so that a number may be the name of a node that is not.
+    assert "0 is not among those" in seek(visit("large-star.html"), "0")
+
+
+def test_any_node_of_a_small_graph_is_found_by_id_or_name(visit):
+    page = visit()
+    for node in (0, 77, 149):
+        assert f"</script>{node}," in seek(page, str(node))
+        assert page.locator(".pick").input_value() == str(node)
+    assert "</script>148," in seek(page, "<script>window.broken = 1</script>148")
+    assert "There is no node 150 in this graph" in seek(page, "150")
 
 
 def test_of_a_large_graph_the_nodes_in_the_list_are_found(visit):
     page = visit("large.html")
-    page.locator(".seek").fill("no such node")
-    page.locator(".seek").press("Enter")
-    assert "no such node is not among those" in page.locator(".status").text_content()
+    assert "</script>149," in seek(page, "<script>window.broken = 1</script>149")
+    assert "no such node is not among those" in seek(page, "no such node")
+
+
+def test_a_name_that_turns_the_writing_turns_only_itself(visit, tmp_path, folder):
+    graph = as_graph(block_model(40, mean_degree=5, seed=0), names=np.array([f"\u202e{n}" for n in range(40)]))
+    write_report(make_result(graph, GARNET(rank=4).purify(graph)), folder / "turned.html", nodes=[3])
+    page = visit("turned.html")
+    assert page.locator(".status bdi").text_content() == "\u202e3"
+    # Where the words after the name are written: to its right, unless it has turned them.
+    gap = page.locator(".status").evaluate(
+        """status => {
+          const words = document.createRange(), name = status.querySelector("bdi").getBoundingClientRect();
+          words.setStart(status.lastChild, 0); words.setEnd(status.lastChild, 8);
+          return words.getBoundingClientRect().left - name.right;
+        }"""
+    )
+    assert gap >= -1
 
 
 def test_a_node_is_picked_from_the_list_by_id_or_by_a_click(visit):
@@ -157,23 +257,19 @@ def test_a_node_is_picked_from_the_list_by_id_or_by_a_click(visit):
     page.locator(".seek").fill("11")
     page.locator(".seek").press("Enter")
     assert "</script>11," in page.locator(".status").text_content()
-    assert page.locator(".pick").input_value() == "0"
+    assert page.locator(".pick").input_value() == "11"
     page.locator(".seek").fill("no such node")
     page.get_by_role("button", name="Show").click()
     assert "There is no node no such node" in page.locator(".status").text_content()
     page.locator("summary").click()
     rows = page.locator(".listing tbody tr").count()
-    assert rows == page.evaluate(
-        "JSON.parse(document.querySelector('script.data').textContent).views[0].edges"
-        ".filter(edge => edge[0] === 0 || edge[1] === 0).length"
-    )
-    for view in range(2, page.locator(".pick option").count()):
-        page.locator(".pick").select_option(index=view)
-        known = page.locator("svg.net").first.locator(".node.known:not(.middle)")
-        if known.count():
-            known.first.click()
-            break
-    assert page.locator(".pick").input_value() != str(view)
+    graph = page.evaluate("JSON.parse(document.querySelector('script.data').textContent).graph")
+    assert rows == sum(11 in ends for ends in zip(graph["first"], graph["second"], strict=True))
+    neighbour = page.locator("svg.net").first.locator(".node.known:not(.middle)").last
+    node = neighbour.get_attribute("data-id")
+    neighbour.click()
+    assert page.locator(".pick").input_value() == node
+    assert f"</script>{node}," in page.locator(".status").text_content()
 
 
 def test_an_edge_under_the_mouse_tells_its_score_and_kind(visit):
@@ -185,15 +281,16 @@ def test_an_edge_under_the_mouse_tells_its_score_and_kind(visit):
     tie = net.locator(".tie:has(.marked)").last
     page.mouse.move(*tie.locator(".hit").evaluate(MIDDLE))
     lit = net.locator(".tie.lit")
-    edge = page.evaluate(
-        "number => JSON.parse(document.querySelector('script.data').textContent).views[0].edges[number]",
-        int(lit.get_attribute("data-edge")),
-    )
+    assert lit.count() == 1
     assert tip.is_visible()
-    said = tip.text_content()
-    assert ["kept", "dropped", "new"][edge[2]] in said
-    assert f"score {edge[4]:.4g}" in said
-    assert ("adversarial" in said) == bool(edge[3])
+    first, second, kind, score, *_ = tip.text_content().replace(" – ", "\n").splitlines()
+    graph = page.evaluate("JSON.parse(document.querySelector('script.data').textContent).graph")
+    ends = {graph["names"].index(first), graph["names"].index(second)}
+    pairs = [set(pair) for pair in zip(graph["first"], graph["second"], strict=True)]
+    edge = pairs.index(ends)
+    assert kind == f"adversarial, {['kept', 'dropped', 'new'][int(graph['kinds'][edge])]}"
+    assert graph["marked"][edge] == "1"
+    assert score == f"score {graph['scores'][edge]:.4g}"
     page.mouse.move(2, 2)
     assert tip.is_hidden()
 
@@ -215,7 +312,9 @@ def test_the_mouse_pans_and_zooms_both_pictures(visit):
     middle = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
     start = box(page)
     page.mouse.move(*middle)
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -200)
+    page.keyboard.up("Control")
     page.wait_for_function("old => document.querySelector('svg.net').getAttribute('viewBox') !== old", arg=start)
     near = [float(one) for one in box(page).split()]
     assert near[2] < float(start.split()[2])
@@ -228,6 +327,80 @@ def test_the_mouse_pans_and_zooms_both_pictures(visit):
     assert second.get_attribute("viewBox") == first.get_attribute("viewBox")
     page.get_by_role("button", name="Fit").click()
     assert box(page) == start
+
+
+def test_the_wheel_alone_scrolls_the_page(visit):
+    page = visit()
+    page.locator("svg.net").first.hover()
+    start, top = box(page), page.evaluate("scrollY")
+    page.mouse.wheel(0, 150)
+    page.wait_for_function("old => scrollY > old", arg=top)
+    assert box(page) == start
+
+
+def test_only_the_left_button_drags_and_only_while_it_is_down(visit):
+    page = visit()
+    net = page.locator("svg.net").first
+    net.scroll_into_view_if_needed()
+    place = net.bounding_box()
+    x, y = place["x"] + 3, place["y"] + place["height"] / 2
+    start = box(page)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 20, y)  # out of the picture, before it has seen the mouse move
+    page.mouse.up()
+    page.mouse.move(x + 40, y + 20, steps=3)
+    assert box(page) == start
+    page.mouse.down(button="right")
+    page.mouse.move(x + 80, y + 40, steps=3)
+    page.mouse.up(button="right")
+    assert box(page) == start
+
+
+def test_two_fingers_move_and_zoom_and_one_does_not(visit):
+    page = visit(viewport={"width": 390, "height": 800}, has_touch=True)
+    net = page.locator("svg.net").first
+    net.scroll_into_view_if_needed()
+    place = net.bounding_box()
+    x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    touch = page.context.new_cdp_session(page)
+
+    def fingers(kind, *points):
+        touch.send(
+            "Input.dispatchTouchEvent",
+            {"type": kind, "touchPoints": [{"x": a, "y": b, "id": number} for number, (a, b) in enumerate(points)]},
+        )
+
+    start, top = box(page), page.evaluate("scrollY")
+    fingers("touchStart", (x, y))
+    for step in range(1, 8):
+        fingers("touchMove", (x, y - 12 * step))
+    fingers("touchEnd")
+    page.wait_for_function("old => scrollY > old", arg=top)
+    # The page rolls on for a while.
+    page.evaluate(
+        """() => new Promise(done => {
+          let last = -1;
+          (function rest() { if (scrollY === last) done(); else { last = scrollY; setTimeout(rest, 100); } })();
+        })"""
+    )
+    assert box(page) == start
+    net.scroll_into_view_if_needed()
+    place = net.bounding_box()
+    x, y, top = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2, page.evaluate("scrollY")
+    fingers("touchStart", (x - 30, y), (x + 30, y))
+    for step in range(1, 11):
+        fingers("touchMove", (x - 30, y - 6 * step), (x + 30, y - 6 * step))
+    left, upper, wide, _ = (float(one) for one in box(page).split())
+    assert wide == pytest.approx(2200, rel=0.02)
+    assert upper + wide / 2 == pytest.approx(60 * 2200 / place["width"], rel=0.1)
+    for step in range(1, 8):
+        fingers("touchMove", (x - 30 - 5 * step, y - 60), (x + 30 + 5 * step, y - 60))
+    fingers("touchEnd")
+    left, upper, wide, _ = (float(one) for one in box(page).split())
+    assert wide == pytest.approx(2200 * 60 / 130, rel=0.02)
+    assert left + wide / 2 == pytest.approx(0, abs=20)
+    assert page.evaluate("scrollY") == top
 
 
 def test_the_keyboard_reaches_everything(visit):
@@ -284,7 +457,7 @@ def test_the_theme_follows_the_system_and_the_button(visit, scheme, other):
     assert brightness() == 1.0
 
 
-@pytest.mark.parametrize("name", ["result.html", "audit.html"])
+@pytest.mark.parametrize("name", ["result.html", "audit.html", "star.html"])
 def test_a_phone_needs_no_sideways_scrolling(visit, name):
     page = visit(name)
     for width in (1100, 390, 320):
@@ -293,6 +466,18 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     panels = [one.bounding_box() for one in page.locator("svg.net").all()]
     assert all(one["width"] > 200 for one in panels)
     assert all(one["x"] == panels[0]["x"] for one in panels)
+
+
+@pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html"])
+def test_paper_is_wide_enough(visit, name):
+    page = visit(name, viewport={"width": 700, "height": 900})
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll("td, th")].filter(cell => cell.scrollWidth > cell.clientWidth + 1
+          || cell.getBoundingClientRect().right > 701).map(cell => cell.textContent)"""
+    )
+    assert cut == []
 
 
 @pytest.mark.parametrize("width", [1100, 390])

@@ -3,7 +3,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,16 +12,20 @@ from scipy.sparse.csgraph import connected_components
 from typer.testing import CliRunner
 
 from garnet import GARNET, as_graph
+from garnet.audit import Audit
 from garnet.bench.record import Record
 from garnet.bench.study import Cell
+from garnet.cli.demo import _histogram
 from garnet.cli.report import report
 from garnet.datasets import block_model, cora, random_split
 from garnet.edges import canonical, contains
 from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.perturbation import Perturbation
 from garnet.predictor import Predictor
+from garnet.purification import Stage
 from garnet.report.page import write_report
 from garnet.report.result import Accuracy, make_result, save_result
-from garnet.report.sections import embedded
+from garnet.report.sections import embedded, table
 from garnet.report.spectrum import leading_values
 from garnet.spectral import normalized_adjacency
 
@@ -114,7 +117,7 @@ def test_the_verdict_counts_what_the_ledger_has(attacked, result, tmp_path):
         "Cost",
     ):
         assert title in page.text
-    for fingerprint in result.fingerprints.values():
+    for fingerprint in result.made.fingerprints.values():
         assert fingerprint in page.text
 
 
@@ -125,10 +128,9 @@ def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
     assert "Accuracy" not in page.text
     assert page.data["words"]["marked"] == "suspicious"
     dropped = {tuple(edge) for edge in purification.ledger.dropped.T.tolist()}
-    view = page.data["views"][0]
-    for first, second, kind, marked, _ in view["edges"]:
-        ends = sorted((view["nodes"][first][0], view["nodes"][second][0]))
-        assert (tuple(ends) in dropped) == (kind == 1) == bool(marked)
+    whole = page.data["graph"]
+    for *ends, kind, marked in zip(whole["first"], whole["second"], whole["kinds"], whole["marked"], strict=True):
+        assert (tuple(ends) in dropped) == (kind == "1") == (marked == "1")
 
 
 def test_the_same_subject_gives_the_same_bytes(tmp_path):
@@ -140,9 +142,10 @@ def test_the_same_subject_gives_the_same_bytes(tmp_path):
 
 
 def test_nodes_asked_for_are_there(result, tmp_path):
-    views = Page(written(result, tmp_path, nodes=[5, 2484])).data["views"]
-    assert [view["id"] for view in views[:2]] == [5, 2484]
-    assert len(views) >= 20
+    page = Page(written(result, tmp_path, nodes=[5, 2484]))
+    assert page.data["listed"][:2] == [5, 2484]
+    assert len(page.data["listed"]) >= 20
+    assert "The list begins with those asked for, then with the nodes that lost the most edges." in page.text
 
 
 def test_a_node_named_like_a_script_stays_text(tmp_path):
@@ -155,10 +158,10 @@ def test_a_node_named_like_a_script_stays_text(tmp_path):
     scripts = [attrs for tag, attrs in page.elements if tag == "script"]
     assert scripts == [{"type": "application/json", "class": "data"}, {}]
     assert not [tag for tag, _ in page.elements if tag == "img"]
-    assert page.data["views"][0]["name"] in names
+    assert page.data["graph"]["names"] == names.tolist()
     assert any(NASTY in word for word in page.words)
     given = [f"<b>{number}" for number in range(80)]
-    assert Page(written(result, tmp_path, node_names=given)).data["views"][0]["name"] in given
+    assert Page(written(result, tmp_path, node_names=given)).data["graph"]["names"] == given
 
 
 def test_embedded_data_come_back_and_cannot_end_their_script():
@@ -183,7 +186,28 @@ def test_a_graph_without_labels_or_changes(tmp_path):
     assert same.ledger.counts == {"kept": dense.num_edges, "dropped": 0, "added": 0}
     page = Page(written(make_result(dense, same), tmp_path))
     assert "dropped 0 and added 0" in page.text
-    assert "Neighbourhoods" not in page.words
+    assert len(page.data["listed"]) == 20
+    assert "The list begins with the nodes that have the most edges." in page.text
+
+
+def test_little_things_are_said_well(tmp_path):
+    edges = np.concatenate([block_model(80, mean_degree=6, seed=0).edges, [[80], [81]]], axis=1)
+    pair = as_graph((edges, 82), symmetrize=True)
+    purified = GARNET(rank=6).purify(pair)
+    # Nothing is known of two nodes that only know each other.
+    assert np.isinf(purified.ledger.kept_scores).any()
+    assert "the attack's" in _histogram(purified, pair.edges[:, :5])
+    result = make_result(pair, purified, accuracy=Accuracy(before=(0.5,), after=(0.75,)))
+    assert "mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
+    odd = replace(result, threshold=-0.0, values=result.values[:1])
+    page = Page(written(odd, tmp_path))
+    assert "gamma = 0" in page.words
+    assert "The leading eigenvalue of the normalised adjacency, before and after." in page.text
+    alone = replace(result, weights_after=np.zeros_like(result.weights_after))
+    text = Page(written(alone, tmp_path)).text
+    assert "The 6 leading eigenvalues of the normalised adjacency before purification." in text
+    only_new = replace(result, weights_after=np.ones_like(result.weights_after))
+    assert "nodes that got the most edges" in Page(written(only_new, tmp_path)).text
 
 
 @pytest.mark.parametrize(("end", "tau"), [("algebraic", 0.0), ("magnitude", "mean")])
@@ -213,34 +237,64 @@ def test_a_subject_nobody_knows_is_refused(result, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def audit_of(graph, names=None):
+def audit_of(graph, **changed):
     m = graph.num_edges
     rng = np.random.default_rng(1)
-    return SimpleNamespace(
-        graph=as_graph(graph, names=names),
-        edges=graph.edges,
-        suspicion=rng.random(m),
-        reasons={"spectral_score": rng.random(m), "why": np.array(["<i>far</i>"] * m)},
-        nodes=rng.random(graph.num_nodes),
-    )
+    found = {
+        "graph": graph,
+        "edges": graph.edges,
+        "suspicion": rng.random(m),
+        "reasons": {"spectral_score": rng.random(m), "because": np.array(["<i>far</i>"] * m)},
+        "nodes": rng.random(graph.num_nodes),
+        "weights": {},
+        "share": 0.25,
+        "power": 0.9,
+        "planted": rng.random(20),
+        "stages": (Stage("reasons", 0.001, 10**9), Stage("plant", 1.5, 2 * 10**9)),
+    }
+    return Audit(**found | changed)
 
 
 def test_an_audit_shows_the_most_suspicious_edges_first(tmp_path):
     audit = audit_of(block_model(100, mean_degree=6, seed=3))
-    page = Page(written(audit, tmp_path))
+    page = Page(written(audit, tmp_path, command="garnet audit 'my graph.npz'"))
     order = np.argsort(-audit.suspicion)[:50]
-    listed = [word for word in page.words if re.fullmatch(r"\d+ – \d+", word)]
-    assert listed == [f"{u} – {v}" for u, v in audit.edges[:, order].T]
-    assert f"{int((audit.suspicion > 0.5).sum()):,} (" in page.text
+    listed = re.findall(r"(\d+) – (\d+) [01]\.\d{3} <i>far", page.text)
+    assert [(int(u), int(v)) for u, v in listed] == [tuple(edge) for edge in audit.edges[:, order].T.tolist()]
+    assert "edge suspicion because spectral score" in page.text
+    doubted = int(audit.doubted.sum())
+    assert f"{doubted:,} ({100 * doubted / audit.graph.num_edges:.1f} %) are more likely made up than not." in page.text
     assert "<i>far</i>" in page.words
-    assert "spectral score" in page.words
     lowest = np.argsort(audit.nodes)[:20]
     assert [word for word in page.words if word in {f"{one:.3f}" for one in audit.nodes[lowest]}][:20] == [
         f"{one:.3f}" for one in audit.nodes[lowest]
     ]
-    for view in page.data["views"]:
-        assert all(bool(edge[3]) == (edge[4] > 0.5) for edge in view["edges"])
+    assert page.data["graph"]["marked"] == "".join(str(int(one)) for one in audit.doubted)
     assert [name for name, _ in page.data["panels"]] == ["Graph"]
+    assert "1.50 s in all; the process held at most 2,000 MB." in page.text
+    assert "reasons under 0.01 s" in page.text
+    for said in ("garnet audit 'my graph.npz'", audit.graph.fingerprint, np.__version__):
+        assert said in page.text
+
+
+def test_an_audit_that_doubts_nothing_shows_the_most_suspicious_nodes(tmp_path):
+    audit = audit_of(block_model(100, mean_degree=6, seed=3))
+    audit = replace(audit, suspicion=audit.suspicion / 3)
+    sums = sum(np.bincount(ends, weights=audit.suspicion, minlength=100) for ends in audit.edges)
+    page = Page(written(audit, tmp_path))
+    assert page.data["listed"] == np.argsort(-sums)[:20].tolist()
+    assert "nodes that have the most suspicion in all" in page.text
+
+
+def test_an_audit_says_what_it_cannot_say(tmp_path):
+    graph = block_model(100, mean_degree=6, seed=3)
+    hardly = "the audit can hardly tell made-up edges from others here"
+    assert hardly not in Page(written(audit_of(graph, power=0.61), tmp_path)).text
+    assert hardly in Page(written(audit_of(graph, power=0.6), tmp_path)).text
+    full = audit_of(graph, planted=np.zeros(0), suspicion=np.zeros(graph.num_edges))
+    text = Page(written(full, tmp_path)).text
+    assert "No edge could be planted into this graph, so nothing can be said of" in text
+    assert "more likely made up than not." not in text.partition("How suspicion")[0]
 
 
 def record(accuracies, *, seconds=1.0, status="done", **cell):
@@ -285,6 +339,17 @@ def test_curves_hold_the_mean_of_the_seeds(tmp_path):
     assert any("none 11 at 1 to 51 at 5" in word for word in page.words)
 
 
+def test_a_table_of_many_columns_is_cut_into_several_with_the_labels():
+    heads = ["name", *(f"h{number}" for number in range(23))]
+    tables = str(table(heads, [["a", *range(100, 123)], ["b", *range(200, 223)]])).split("</table>")[:-1]
+    shown = [re.findall(r">([^<>]+)<", one) for one in tables]
+    assert [one[0] for one in shown] == ["name"] * len(tables)
+    assert all(len(one) <= 3 * 11 for one in shown)
+    numbers = [cell for one in shown for cell in one if cell.isdigit()]
+    assert sorted(numbers) == [str(number) for number in (*range(100, 123), *range(200, 223))]
+    assert [cell for one in shown for cell in one if cell.startswith("h")] == heads[1:]
+
+
 @pytest.fixture(scope="module")
 def model():
     graph = block_model(300, mean_degree=8, seed=0)
@@ -300,6 +365,8 @@ def test_a_model_is_told_by_class(model, tmp_path):
     confusion = model.confusion()
     for one, row in enumerate(confusion):
         assert f"{one} {row.sum():,} {100 * row[one] / row.sum():.0f} %" in page.text
+    assert model.graph.fingerprint in page.text
+    assert torch.__version__ in page.text
 
 
 def test_a_model_without_test_nodes_or_with_nodes_to_show(model, tmp_path):
@@ -326,12 +393,30 @@ def test_the_command_reads_results_records_and_models(call, tmp_path, monkeypatc
     save_result("result.npz", graph, GARNET(rank=6).purify(graph))
     assert call("result.npz", "-o", "one.html", "--node", "n7", "--node", "3", "--title", "T & T").exit_code == 0
     page = Page(Path("one.html").read_text())
-    assert [view["id"] for view in page.data["views"][:2]] == [7, 3]
+    assert page.data["listed"][:2] == [7, 3]
     assert "T & T" in page.words
+    Path("RESULT.NPZ").write_bytes(Path("result.npz").read_bytes())
+    assert call("RESULT.NPZ", "-o", "same.HTML").exit_code == 0
     lines = [record([50.0, 60.0], defense="none", attack="metattack", budget=b).line() for b in (0.0, 0.2)]
     Path("records.jsonl").write_text("\n".join(lines))
     assert call("records.jsonl", "-o", "two.html").exit_code == 0
     assert "Accuracy against budget" in Page(Path("two.html").read_text()).words
+
+
+def test_the_command_says_what_became_of_a_known_attack(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clean = block_model(80, mean_degree=6, seed=0)
+    absent = np.stack(np.nonzero(np.triu(clean.adjacency.toarray() == 0, 1)))[:, ::60]
+    attack = Perturbation.of(clean, np.concatenate([absent[:, ::-1], clean.edges[:, :3]], axis=1))
+    attack.save("attack.npz")
+    save_result("result.npz", attack.apply(clean), GARNET(rank=6).purify(attack.apply(clean)))
+    assert call("result.npz", "-o", "report.html", "--truth", "attack.npz").exit_code == 0
+    page = Page(Path("report.html").read_text())
+    whole = page.data["graph"]
+    marked = [place for place, one in enumerate(whole["marked"]) if one == "1"]
+    ends = {(whole["first"][place], whole["second"][place]) for place in marked}
+    assert ends == {tuple(edge) for edge in absent.T.tolist()}
+    assert f"of the {absent.shape[1]} adversarial edges" in page.text
 
 
 def test_the_command_of_a_study_shows_its_cells_alone(call, tmp_path, monkeypatch):
@@ -340,12 +425,12 @@ def test_the_command_of_a_study_shows_its_cells_alone(call, tmp_path, monkeypatc
     lines = [record([50.0, 60.0], defense=name, attack="metattack", budget=0.2).line() for name in ("none", "garnet")]
     Path("results/mine.jsonl").write_text("\n".join(lines))
     Path("mine.toml").write_text(
-        'title = "Only one"\nseeds = 2\n[[cells]]\ngraph = "cora"\nattack = "metattack"\nbudget = 0.2\n'
+        'title = "Only one"\nseeds = 2\n[[cells]]\ngraph = "cora"\nattack = "metattack"\nbudget = [0.2, 0.1, 0.05]\n'
         'defense = "none"\nbackbone = "gcn"\n'
     )
     assert call("mine.toml", "-o", "study.html").exit_code == 0
     text = Page(Path("study.html").read_text()).text
-    assert "1 cell of 1 measured" in text
+    assert "1 cell of 3 measured" in text
     assert "Only one" in text
 
 
@@ -357,6 +442,9 @@ def test_the_command_of_a_study_shows_its_cells_alone(call, tmp_path, monkeypatc
         (("graph.csv", "-o", "report.html"), "Cannot tell"),
         (("graph.npz", "-o", "report.html"), "garnet purify --result"),
         (("result.npz", "-o", "report.pdf"), "an .html file"),
+        (("missing.npz", "-o", "nowhere/report.html"), "the folder nowhere is missing"),
+        (("result.npz", "-o", "report.html", "--truth", "other.npz"), "give its own perturbation"),
+        (("records.jsonl", "-o", "report.html", "--truth", "other.npz"), "leave --truth out"),
         (("result.npz", "-o", "report.html", "--node", "nobody"), "no node called 'nobody'"),
         (("result.npz", "-o", "report.html", "--node", "99"), "0 to 79"),
     ],
@@ -366,6 +454,8 @@ def test_the_command_says_in_one_sentence_what_is_wrong(call, tmp_path, monkeypa
     graph = block_model(80, mean_degree=6, seed=0)
     graph.save("graph.npz")
     save_result("result.npz", graph, GARNET(rank=6).purify(graph))
+    Perturbation.of(graph, np.array([[0], [79]])).save("other.npz")
+    Path("records.jsonl").write_text(record([50.0], defense="none").line())
     answer = call(*arguments)
     assert isinstance(answer.exception, GarnetError)
     assert message in str(answer.exception)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.audit.planted import Doubt, doubt, planted
-from garnet.audit.reasons import Reasons, reasons_of
+from garnet.audit.doubt import Evidence, doubt
+from garnet.audit.planted import planted
+from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
 from garnet.provenance import Provenance
-from garnet.purification import Progress, Stage
+from garnet.purification import Clock, Progress, Stage
 
-_COPIES = 3
+_COPIES, _WEAK = 3, 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,10 @@ class Audit:
         reasons: plain columns by name, (m,) each: `spectral_distance` in the embedding, from 0 to 4; `gradient`, that
             distance times the root of the edge's resistance; `shared_neighbors`, from 0 to 1; `smaller_degree` and
             `larger_degree`; where there are features, `feature_similarity` and `neighborhood_similarity`; where there
-            are labels, `same_class`; and `because`, the name of what speaks most against the edge.
+            are labels, `same_class`; and `because`, the column that speaks most against the edge, or `degrees`.
         nodes: (n,) stability from 0 to 1: the share of its edges that a node can rely on; 1 for one without edges.
-        weights: what each reason counted, by name.
+        weights: what each reason counted, by the names of `because`; that of `degrees` is above 0 where few neighbours
+            speak against an edge, below 0 where many do.
         share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
         power: how often an edge that the audit itself had planted looked worse than one of the graph.
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
@@ -57,6 +59,16 @@ class Audit:
     def doubted(self) -> NDArray[np.bool_]:
         """Which edges are more likely made up than not, (m,)."""
         return self.suspicion > 0.5
+
+    @property
+    def blind(self) -> bool:
+        """Whether made-up edges can hardly be told from others here, or none could be planted to compare with."""
+        return not len(self.planted) or self.power <= _WEAK
+
+    @property
+    def false_alarms(self) -> float:
+        """About which share of the doubted edges is true after all, if suspicion is right; 0 where none is doubted."""
+        return float(1 - self.suspicion[self.doubted].mean()) if self.doubted.any() else 0.0
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -90,6 +102,7 @@ class Audit:
             "nodes": self.graph.num_nodes,
             "edges": int(self.edges.shape[1]),
             "doubted": int(self.doubted.sum()),
+            "false_alarms": self.false_alarms,
             "share": self.share,
             "power": self.power,
             "unstable_nodes": int((self.nodes < 0.5).sum()),
@@ -106,8 +119,9 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
 
     Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.reasons`). What their sum
     means is found out by an experiment: edges between random nodes, each node as often as its degree says, are planted
-    into three copies of the graph, a twentieth of its edges in each, and audited along. An edge is as suspicious as it
-    looks like these and not like the others (`garnet.audit.planted`).
+    into three copies of the graph, a twentieth of its edges in each, and audited along (`garnet.audit.planted`). The
+    more an edge looks like these and not like the others, the more suspicious it is; and if edges that look so crowd
+    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.audit.doubt`).
 
     Args:
         graph: anything that `as_graph` reads.
@@ -124,23 +138,32 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     graph = as_graph(graph)
     if not graph.num_edges:
         raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
-    tell = progress or (lambda name: None)
-    tell("reasons")
-    reasons = reasons_of(graph, seed=seed, device=device)
+    clock = Clock(progress)
+    with clock("reasons"):
+        reasons = reasons_of(graph, seed=seed, device=device)
     false = []
     for number in range(_COPIES):
-        tell(f"plant {number + 1} of {_COPIES}")
-        copy, new = planted(graph, seed=seed + number)
-        false.append(reasons_of(copy, seed=seed, device=device).belief[new])
-    return _audit(graph, reasons, doubt(reasons.belief, np.concatenate(false)))
-
-
-def _audit(graph: Graph, reasons: Reasons, found: Doubt) -> Audit:
-    edges, n = graph.edges, graph.num_nodes
-    counts = np.bincount(edges.ravel(), minlength=n)
-    believed = sum(np.bincount(ends, weights=1 - found.suspicion, minlength=n) for ends in edges)
-    nodes = np.where(counts > 0, believed / np.maximum(counts, 1), 1.0)
-    columns = {**reasons.columns, "because": reasons.because}
+        with clock(f"plant {number + 1} of {_COPIES}"):
+            copy, new = planted(graph, seed=seed + number, device=device)
+            false.append(reasons_of(copy, seed=seed, device=device).evidence(new))
+    with clock("doubt"):
+        both = Evidence(*(np.concatenate([getattr(one, part) for one in false]) for part in ("belief", "degrees")))
+        # The more shared neighbours count, the less is left for degrees to tell.
+        found = doubt(reasons.evidence(), both, most_say=1 / reasons.weights["shared_neighbors"])
+        reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
+        because = reasons.because
+    edges = graph.edges
+    believed = np.bincount(edges.ravel(), np.tile(1 - found.suspicion, 2), graph.num_nodes)
+    counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
     return Audit(
-        graph, edges, found.suspicion, columns, nodes, reasons.weights, found.share, found.power, found.planted
+        graph=graph,
+        edges=edges,
+        suspicion=found.suspicion,
+        reasons={**reasons.columns, "because": because},
+        nodes=np.where(counts > 0, believed / np.maximum(counts, 1), 1.0),
+        weights=reasons.weights,
+        share=found.share,
+        power=found.power,
+        planted=found.planted,
+        stages=tuple(clock.stages),
     )

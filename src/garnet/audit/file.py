@@ -3,52 +3,53 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.atomic import atomic_path
 from garnet.audit.audit import Audit
 from garnet.datasets.archive import Archive, described
-from garnet.datasets.files import require_place
+from garnet.datasets.files import require_archive
+from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
-from garnet.graph import as_graph
+from garnet.provenance import Provenance
+
+__all__ = ["load_audit", "require_archive", "save_audit"]
 
 _REASON = "reason "
+_NUMBERS = ("share", "power")
+"""What an audit says in one number each, from 0 to 1."""
+
+_SHARES = ("suspicion", "nodes", "planted")
+"""What it says of each edge, node and planted edge, from 0 to 1."""
 
 
-def save_audit(audit: Audit, path: str | Path) -> None:
+def save_audit(audit: Audit, path: str | Path, *, command: str = "") -> None:
     """Write an audit, but for the features of its graph, to one .npz file, whole or not at all.
+
+    Args:
+        audit: the audit.
+        path: the file; its folder must exist.
+        command: that made the audit, if it was one.
 
     Raises:
         GraphError: the path does not end in .npz, or has no folder.
         GarnetError: the file cannot be written.
     """
-    require_archive(path)
-    facts = {"num_nodes": audit.graph.num_nodes, "weights": dict(audit.weights)}
-    facts |= {"share": audit.share, "power": audit.power}
-    arrays: dict[str, NDArray[Any]] = {
-        "edges": audit.edges,
-        "weights": audit.graph.weights,
-        "suspicion": audit.suspicion,
-    }
-    arrays |= {"nodes": audit.nodes, "planted": audit.planted}
+    facts: dict[str, Any] = {name: getattr(audit, name) for name in _NUMBERS}
+    facts |= {"num_nodes": audit.graph.num_nodes, "weights": dict(audit.weights)}
+    facts |= {"stages": [asdict(stage) for stage in audit.stages]}
+    facts |= {"made": asdict(audit.made or Provenance.here(command, graph=audit.graph))}
+    arrays: dict[str, NDArray[Any]] = {name: getattr(audit, name) for name in _SHARES}
+    arrays |= {"edges": audit.edges, "weights": audit.graph.weights}
     arrays |= {_REASON + name: column for name, column in audit.reasons.items()}
     arrays |= {name: part for name in ("labels", "names") if (part := getattr(audit.graph, name)) is not None}
-    arrays["audit"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
-
-
-def require_archive(path: str | Path) -> None:
-    """Refuse, before any work is done, a file that does not end in .npz or has no folder."""
-    if Path(path).suffix.lower() != ".npz":
-        raise GraphError(f"An audit is saved to a file that ends in .npz. Got {path} instead.")
-    require_place(path)
+    write_described(path, "audit", facts, arrays)
 
 
 def load_audit(path: str | Path) -> Audit:
@@ -63,25 +64,23 @@ def load_audit(path: str | Path) -> Audit:
 
 
 def _read(archive: Archive, text: bytes) -> Audit:
-    try:
+    with described_as("the audit"):
         facts = json.loads(text)
-        n, share, power = int(facts["num_nodes"]), float(facts["share"]), float(facts["power"])
+        n, made, stages = int(facts["num_nodes"]), read_made(facts["made"]), read_stages(facts["stages"])
         weights = {str(name): float(weight) for name, weight in facts["weights"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise GraphError("its description is damaged.") from error
-    edges = archive.read("edges", "i", ndim=2).astype(np.int64)
-    require_plausible(n, edges.shape[-1], "nodes")
-    labels = archive.read("labels", "iu", ndim=1) if "labels" in archive else None
-    names = archive.read("names", "iuU", ndim=1) if "names" in archive else None
-    bare = as_graph((np.zeros((2, 0), dtype=np.int64), n), labels=labels, names=names)
-    if edges.shape[0] != 2 or (edges.size and (edges.min() < 0 or edges.max() >= n)):
-        raise GraphError(f"its edges are no pairs of nodes from 0 to {n - 1}.")
-    graph = bare.with_edges(edges, archive.read("weights", "f", ndim=1))
-    suspicion, nodes, planted = (
-        archive.read(name, "f", ndim=1).astype(np.float64) for name in ("suspicion", "nodes", "planted")
-    )
+        numbers: dict[str, Any] = {name: float(facts[name]) for name in _NUMBERS}
+    require_plausible(n, archive.header("edges", "i", ndim=2).shape[-1], "nodes")
+    edges = read_edges(archive, "edges", n)
+    graph = read_nodes(archive, n).with_edges(edges, archive.read("weights", "f", ndim=1))
+    shares: dict[str, Any] = {name: archive.read(name, "f", ndim=1).astype(np.float64) for name in _SHARES}
+    for name, found in (shares | numbers).items():
+        # A comparison is false of what is no number, too.
+        if not np.all((np.asarray(found) >= 0) & (np.asarray(found) <= 1)):
+            raise GraphError(f"its {name} has numbers that are not from 0 to 1.")
     reasons = {name[len(_REASON) :]: archive.read(name, "fiuU", ndim=1) for name in archive if name.startswith(_REASON)}
-    lengths = {len(suspicion), *(len(column) for column in reasons.values())}
-    if not np.array_equal(graph.edges, edges) or lengths != {edges.shape[1]} or len(nodes) != n:
+    lengths = {len(shares["suspicion"]), *(len(column) for column in reasons.values())}
+    if lengths != {graph.num_edges} or len(shares["nodes"]) != n:
         raise GraphError("its edges, nodes and what is said of them do not fit together.")
-    return Audit(graph, edges, suspicion, reasons, nodes, weights, share, power, planted)
+    return Audit(
+        graph=graph, edges=edges, reasons=reasons, weights=weights, stages=stages, made=made, **shares, **numbers
+    )

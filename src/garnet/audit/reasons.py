@@ -1,7 +1,8 @@
-"""What speaks for an edge: five agreements between its ends, none of which knows of an attack."""
+"""What speaks for an edge: five agreements between its ends, none of which knows of an attack, and their degrees."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from garnet.audit.doubt import Evidence, log_odds_of_rank
 from garnet.backbones.base import gcn_matrix
+from garnet.errors import RecallWarning
 from garnet.features import Features, alikeness, feature_block, scale
 from garnet.graph import Graph, Split
 from garnet.overlap import shared_neighbors
@@ -31,19 +33,25 @@ class Reasons:
     """What was found of every edge of a graph, and how much of it counts.
 
     Attributes:
-        found: by name, (m,) each; the larger, the more it speaks for the edge.
-        weights: by the same names; graph by graph, but from the graph alone.
-        columns: the same for a reader, in plain quantities.
+        found: by name, (m,) each; the larger, the more it speaks for the edge, but for `degrees`, their product, which
+            speaks for or against.
+        weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
+            seen (`garnet.audit.doubt`).
+        columns: what a reader is shown, in plain quantities.
     """
 
     found: Mapping[str, NDArray[np.float64]]
     weights: Mapping[str, float]
     columns: Mapping[str, NDArray[Any]]
 
+    def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
+        """What `garnet.audit.doubt` needs to know of all edges, or of some."""
+        return Evidence(self.belief[chosen], self.found["degrees"][chosen])
+
     @cached_property
     def spoken(self) -> dict[str, NDArray[np.float64]]:
         """What each reason says of each edge, (m,): the log-odds of its rank among all edges, times the weight."""
-        return {name: self.weights[name] * _log_odds(values) for name, values in self.found.items()}
+        return {name: self.weights[name] * log_odds_of_rank(values, values) for name, values in self.found.items()}
 
     @property
     def belief(self) -> NDArray[np.float64]:
@@ -60,17 +68,17 @@ class Reasons:
 
 
 def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
-    """Five reasons for every edge of a graph.
+    """Five reasons for every edge of a graph, and the degrees of its ends.
 
-    `spectral`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
+    `gradient`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
     1 / d_i + 1 / d_j, which is about the edge's effective resistance. Both are terms of the gradient of the graphical
     model (equation 4 of the paper): an edge that is long, though its ends have few others, is what the model would
     rather be without. `shared_neighbors`: neighbours in common, over those of the end with fewer and the mean degree.
-    `features`: cosine of the ends' features. `neighborhood`: cosine of each end's features with those of the other's
-    neighbours, itself left out. `classes`: how likely both ends are of one class, by a linear model of features that
-    are averaged over the purified graph, from the labels of the training nodes.
+    `feature_similarity`: cosine of the ends' features. `neighborhood_similarity`: cosine of each end's features with
+    those of the other's neighbours, itself left out. `same_class`: how likely both ends are of one class, by a linear
+    model of features that are averaged over the purified graph, from the labels of the training nodes.
 
-    Weights: the spectral reason has one. Features count as far as edges join nodes of alike features (Somers' d over
+    Weights: the gradient has one. Features count as far as edges join nodes of alike features (Somers' d over
     0.5), their neighbourhood half of that. Classes count three times the square of how much of chance the linear model
     overcomes on the validation nodes. Shared neighbours count an eighth of the mean degree: the more neighbours nodes
     have, the more it says that two share none. A graph without features, or labels, goes without these reasons.
@@ -82,33 +90,42 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
     """
     here = Resident.of(graph, device)
     first, second = edges = here.edges
-    result = GARNET(seed=seed, device=device).purify(graph)
-    points = scale(result.spectrum.embedding.float(), "unit")
+    purifier = GARNET(seed=seed, device=device)
+    points = scale(purifier.embed(graph).embedding.float(), "unit")
     degrees = here.counts.float()
     mean_degree = float(degrees.mean())
     fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
     apart, shared = squared_distances(points, edges), shared_neighbors(here, edges)
     long = apart * (1 / fewer + 1 / more).sqrt()
-    found = {"spectral": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
-    weights = {"spectral": 1.0, "shared_neighbors": mean_degree / _DEGREES}
+    found = {"gradient": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
+    found["degrees"] = fewer.double() * more
+    weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _DEGREES, "degrees": 0.0}
     columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
     columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
     kind: Features = "none" if graph.features is None else "low-rank"
     if (block := feature_block(graph, kind, _FEATURES, seed=seed, device=device)) is not None:
         block = scale(block, "unit")
-        found["features"] = columns["feature_similarity"] = inner_products(block, block, edges)
-        found["neighborhood"] = columns["neighborhood_similarity"] = _of_neighborhood(here, block)
+        alike, around = inner_products(block, block, edges), _of_neighborhood(here, block)
         say = max(0.0, alikeness(block, edges, seed=seed)) / _FEATURES_AT
-        weights |= {"features": say, "neighborhood": _NEIGHBORHOOD * say}
-        if graph.labels is not None and graph.split is not None:
-            likely, reliable = _classes(graph.labels, graph.split, result.graph, block)
-            found["classes"] = columns["same_class"] = inner_products(likely, likely, edges)
-            weights["classes"] = _CLASSES * reliable**2
+        found |= {"feature_similarity": alike, "neighborhood_similarity": around}
+        weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD * say}
+        if graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any():
+            likely, reliable = _classes(graph.labels, graph.split, _purified(purifier, graph), block)
+            found["same_class"] = inner_products(likely, likely, edges)
+            weights["same_class"] = _CLASSES * reliable**2
+    columns |= {name: values for name, values in found.items() if name not in (*columns, "degrees")}
     return Reasons(
         {name: values.double().cpu().numpy() for name, values in found.items()},
         weights,
         {name: values.cpu().numpy() for name, values in columns.items()},
     )
+
+
+def _purified(purifier: GARNET, graph: Graph) -> Graph:
+    """The purified graph; that a few of its neighbours were missed does not matter to an average over them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecallWarning)
+        return purifier.purify(graph).graph
 
 
 def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
@@ -139,9 +156,3 @@ def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: 
     right = float((scores[held].argmax(dim=1).cpu() == labels[held]).double().mean()) if len(held) else 0.0
     reliable = max(0.0, (right - 1 / count) / (1 - 1 / count)) if count > 1 else 0.0
     return (_SHARPNESS * scores).softmax(dim=1).float(), reliable
-
-
-def _log_odds(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The log-odds of each value's rank among all, ties sharing theirs."""
-    share: NDArray[np.float64] = (rankdata(values) - 0.5) / max(len(values), 1)
-    return np.log(share / (1 - share))

@@ -28,7 +28,10 @@ def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
     path = Path(path)
     require_table(path)
     if path.suffix.lower() == ".csv":
-        with atomic_path(path) as unfinished, unfinished.open("w", newline="") as file:
+        with (
+            atomic_path(path) as unfinished,
+            unfinished.open("w", encoding="utf-8", errors="replace", newline="") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow(columns)
             writer.writerows(zip(*(_shown(column) for column in columns.values()), strict=True))
@@ -39,7 +42,7 @@ def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
     except ImportError as error:
         raise MissingExtra("pyarrow", "A Parquet table", "pygarnet[parquet]") from error
     with atomic_path(path) as unfinished:
-        pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), unfinished)
+        pq.write_table(pa.table({name: pa.array(_encodable(column)) for name, column in columns.items()}), unfinished)
 
 
 def require_table(path: Path) -> None:
@@ -54,3 +57,10 @@ def _shown(column: NDArray[Any]) -> list[Any]:
     return (
         [f"{value:.6g}" for value in column.tolist()] if np.issubdtype(column.dtype, np.floating) else column.tolist()
     )
+
+
+def _encodable(column: NDArray[Any]) -> NDArray[Any]:
+    """Halves of a pair of code units, which no text file can hold, become question marks."""
+    if column.dtype.kind != "U":
+        return column
+    return np.array([text.encode("utf-8", "replace").decode() for text in column.tolist()], dtype=np.str_)

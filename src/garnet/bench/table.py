@@ -254,7 +254,14 @@ def _family(split: str | None) -> str:
 
 
 def _assigned(parameters: Facts) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in parameters.items())
+    return ", ".join(f"{name} = {_value(value)}" for name, value in parameters.items())
+
+
+def _value(value: Any) -> str:
+    """A value as a study has it: `none` and `-1e9`, where Python writes None and -1000000000.0."""
+    if isinstance(value, float) and float(short := f"{value:g}".replace("e+0", "e")) == value:
+        return short
+    return "none" if value is None else str(value)
 
 
 def _mark(difference: float, ours: float, theirs: float) -> str:
@@ -271,15 +278,16 @@ def _provenance(records: Sequence[Record]) -> list[str]:
     """Seeds, machines and versions of all records."""
     if not records:
         return ["Nothing has been measured yet."]
-    parts = [f"Seeds {text}." for text in _distinct(_seeds(record.seeds) for record in records) if text]
-    parts += [f"Measured on {text}." for text in _distinct(_machine(record.machine) for record in records)]
-    used = (", ".join(f"{name} {value}" for name, value in record.versions.items()) for record in records)
-    parts += [f"Versions: {text}." for text in _distinct(used)]
-    return [" ".join(parts)]
+    told = {
+        "Seeds": _distinct(_seeds(record.seeds) for record in records),
+        "Measured on": _distinct(_machine(record.machine) for record in records),
+        "Versions:": _distinct(_versions(record.versions) for record in records),
+    }
+    return [" ".join(f"{what} {'; and '.join(texts)}." for what, texts in told.items() if texts)]
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))
+    return [text for text in dict.fromkeys(texts) if text]
 
 
 def _seeds(seeds: Sequence[int]) -> str:
@@ -288,6 +296,11 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _machine(facts: Mapping[str, Any]) -> str:
-    gpu = f", {facts['gpu']}" if facts.get("gpu") else ""
+    gpu = f" with one {facts['gpu']}" if facts.get("gpu") else ""
     cores = "1 core" if facts.get("cores") == 1 else f"{facts.get('cores')} cores"
     return f"{facts.get('processor')}, {cores}, {facts.get('memory_gb')} GB{gpu}"
+
+
+def _versions(found: Mapping[str, Any]) -> str:
+    """What was installed; a package that was not has no version."""
+    return ", ".join(f"{name} {version}" for name, version in found.items() if version is not None)

@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, stages
-from garnet.cli.report import require_page
+from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, require_apart, stages
+from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
     from garnet.audit import Audit
@@ -51,8 +51,9 @@ def audit(
 ) -> None:
     """Say which edges of a graph should not be believed, and why."""
     from garnet.audit import audit as run
-    from garnet.audit.file import require_archive, save_audit
+    from garnet.audit.file import save_audit
     from garnet.audit.table import require_table
+    from garnet.datasets.files import require_archive
 
     for path in (output, nodes):
         if path is not None:
@@ -60,7 +61,8 @@ def audit(
     if report is not None:
         require_page(report)
     if result is not None:
-        require_archive(result)
+        require_archive(result, "An audit")
+    require_apart(source, output, nodes, result, report)
     with stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
@@ -71,11 +73,11 @@ def audit(
         if nodes is not None:
             found.save(nodes, nodes=True)
         if result is not None:
-            save_audit(found, result)
+            save_audit(found, result, command=command_line())
         if report is not None:
             from garnet.report.page import write_report
 
-            write_report(found, report, title=f"Audit of {source.name}")
+            write_report(found, report, title=f"Audit of {source.name}", command=command_line())
     if as_json:
         out.print_json(json.dumps({"input": str(source), **found.summary()}))
         return
@@ -85,16 +87,15 @@ def audit(
 def say_audit(found: Audit, source: Path, top: int) -> None:
     """Print the verdict and the most suspicious edges."""
     figures = found.summary()
+    wrong = (
+        f", of which about {100 * figures['false_alarms']:.0f} % would be false alarms" if figures["doubted"] else ""
+    )
     out.print(
         f"{escape(str(source))}: {figures['doubted']:,} of {figures['edges']:,} edges are more likely made up than "
-        f"not; about {100 * figures['share']:.1f} % in all look so.",
+        f"not{wrong}; about {100 * figures['share']:.1f} % in all look made up.",
         soft_wrap=True,
     )
-    out.print(
-        f"Of edges planted at random, {100 * figures['power']:.0f} % looked worse than an edge of the graph "
-        f"(50 % would be chance). {figures['unstable_nodes']:,} nodes rely on doubted edges more than on others.",
-        soft_wrap=True,
-    )
+    out.print(_how_sure(found), soft_wrap=True)
     if not top or not figures["edges"]:
         return
     columns = found.edge_table()
@@ -103,3 +104,14 @@ def say_audit(found: Audit, source: Path, top: int) -> None:
     for row in zip(*(columns[name][:top].tolist() for name in shown), strict=True):
         table.add_row(*(f"{value:.2f}" if isinstance(value, float) else escape(str(value)) for value in row))
     out.print(table)
+
+
+def _how_sure(found: Audit) -> str:
+    if not len(found.planted):
+        return "No edge could be planted to compare with, so nothing can be said of these."
+    unstable = int((found.nodes < 0.5).sum())
+    said = (
+        f"Of edges planted at random, {100 * found.power:.0f} % looked worse than an edge of the graph (50 % would be "
+        f"chance). {unstable:,} nodes rely on doubted edges more than on others."
+    )
+    return said if not found.blind else f"{said} So here the audit can hardly tell made-up edges from others."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet.cli.console import out, stages
-from garnet.cli.report import require_page
+from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
     from garnet.purification import Purification
@@ -77,11 +75,10 @@ def demo(
     told = [_spread([100 * share for share in shares]) for shares in right]
     out.print(
         f"A GCN that knows the subjects of a tenth finds those of [red]{told[0]} %[/] of the test papers before, "
-        f"[green]{told[1]} %[/] after ({_MODELS} models each)."
+        f"[green]{told[1]} %[/] after ({_MODELS} models each; ± is their standard deviation)."
     )
-    command = shlex.join(["garnet", *sys.argv[1:]])
     accuracy = Accuracy(before=right[0], after=right[1], model="GCN")
-    subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command)
+    subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
     write_report(subject, report, title="Cora under Metattack, purified")
     out.print(
         f"Every edge and its neighbourhood: open [bold]{escape(str(report))}[/] in a browser (it needs no network).",
@@ -107,6 +104,8 @@ def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 
     edges = np.concatenate([ledger.kept, ledger.dropped], axis=1)
     scores = np.concatenate([ledger.kept_scores, ledger.dropped_scores])
     strange = contains(planted, edges, result.graph.num_nodes)
+    known = np.isfinite(scores)  # nothing is known of a node without neighbours
+    scores, strange = scores[known], strange[known]
     limits = np.histogram_bin_edges(scores, bins)
     counts = [np.histogram(scores[mask], limits)[0] for mask in (~strange, strange)]
     unit = max(1, int((counts[0] + counts[1]).max() / width))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, stages
+from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, require_apart, stages
+from garnet.cli.report import command_line
 from garnet.cli.scale import names_a_file, purify_on_disk, say_estimate
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def purify(
 
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
-    from garnet.datasets.files import left_out, require_writable
+    from garnet.datasets.files import left_out, require_archive, require_writable
     from garnet.errors import ParameterError
     from garnet.purify import GARNET
 
@@ -84,7 +83,11 @@ def purify(
     if not tiled or names_a_file(output):
         require_writable(output)
     if save_as is not None:
-        _require_result(save_as, source, output, tiled)
+        if tiled:
+            raise ParameterError("With --memory or --cluster no edges are kept for a report; leave --result out.")
+        require_archive(save_as)
+        require_apart(source, save_as)
+        require_apart(output, save_as)
     if dry_run:
         say_estimate(purifier, source, output, symmetrize=symmetrize, as_json=as_json)
         return
@@ -101,25 +104,10 @@ def purify(
         if save_as is not None:
             from garnet.report.result import save_result
 
-            save_result(save_as, graph, result, command=shlex.join(["garnet", *sys.argv[1:]]))
+            save_result(save_as, graph, result, command=command_line())
     if missing := left_out(result.graph, output):
         err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)
-
-
-def _require_result(path: Path, source: Path, output: Path, tiled: bool) -> None:
-    """Say before the work that its result could not be written."""
-    from garnet.datasets.files import require_writable
-    from garnet.errors import ParameterError
-
-    if tiled:
-        raise ParameterError("With --memory or --cluster no single edges are kept for a report; leave --result out.")
-    if path.suffix.lower() != ".npz":
-        raise ParameterError(f"A result is written to an .npz file. Got {str(path)!r} instead.")
-    for taken in (source, output):
-        if path.resolve() == taken.resolve():
-            raise ParameterError(f"The result would replace the graph {str(taken)!r}; choose another file.")
-    require_writable(path)
 
 
 def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,39 +31,56 @@ def report(
         list[str] | None,
         typer.Option(help="Number or name of a node to show, besides those that changed most; may be given again."),
     ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="The perturbation that the purified graph had suffered (.npz, of garnet attack -o), to show what "
+            "became of its edges."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
 ) -> None:
     """Write a report that opens in any browser and needs no network."""
     from garnet.report.page import write_report
 
     require_page(output)
-    subject, usual = _subject(source)
+    subject, usual, cells = _subject(source)
+    if truth is not None:
+        subject = _with_truth(subject, truth)
     nodes = None if not node else [_number(text, subject) for text in node]
-    write_report(subject, output, title=title or usual, nodes=nodes)
+    write_report(subject, output, title=title or usual, nodes=nodes, cells=cells)
     err.print(f"wrote {escape(str(output))}; open it in a browser", soft_wrap=True)
 
 
+def command_line() -> str:
+    """The command that is running, as one would type it."""
+    return shlex.join(["garnet", *sys.argv[1:]])
+
+
 def require_page(output: Path) -> None:
-    """Refuse, before any work is done, a file that is no page."""
+    """Refuse, before any work is done, a file that is no page, or could not be written."""
+    from garnet.datasets.files import require_place
     from garnet.errors import ParameterError
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"A report is written to an .html file. Got {str(output)!r} instead.")
+    require_place(output)
 
 
-def _subject(source: Path) -> tuple[Any, str | None]:
-    """What a file holds, and the title that it brings along, if any."""
+def _subject(source: Path) -> tuple[Any, str | None, int | None]:
+    """What a file holds, the title that it brings along, if any, and how many cells a study has."""
     from garnet.errors import GarnetError
 
-    if source.suffix == ".npz":
-        return _result_or_model(source), None
-    if source.suffix not in (".toml", ".jsonl"):
+    ending = source.suffix.lower()
+    if ending == ".npz":
+        return _result_or_model(source), None, None
+    if ending not in (".toml", ".jsonl"):
         raise GarnetError(f"Cannot tell what {source} is; a report is of a file that ends in .npz, .toml or .jsonl.")
     from garnet.bench.record import latest, read_records
     from garnet.cli.bench import records_of, say_damages
 
     path, title, wanted = source, source.stem, None
-    if source.suffix == ".toml":
+    if ending == ".toml":
         from garnet.bench.study import load_study
 
         study = load_study(source)
@@ -72,7 +91,26 @@ def _subject(source: Path) -> tuple[Any, str | None]:
     chosen = tuple(found[key] for key in (found if wanted is None else wanted) if key in found)
     if not chosen:
         raise GarnetError(f"There are no records of {source} in {path}; garnet bench run makes some.")
-    return chosen, title
+    return chosen, title, None if wanted is None else len(wanted)
+
+
+def _with_truth(subject: Any, path: Path) -> Any:
+    """The result of a purification that knows which edges an attack had added."""
+    from dataclasses import replace
+
+    from garnet.edges import canonical
+    from garnet.errors import GraphError, ParameterError
+    from garnet.perturbation import Perturbation
+    from garnet.report.outcome import Result
+
+    if not isinstance(subject, Result):
+        raise ParameterError("Only the report of a purification says what became of an attack; leave --truth out.")
+    made = Perturbation.load(path)
+    if made.result != subject.before.fingerprint:
+        raise GraphError(f"The graph that was purified is not the one that {path} makes; give its own perturbation.")
+    # Of the edges that were flipped, the attacked graph has those that were added.
+    added = made.dropped(subject.before)
+    return replace(subject, truth=canonical(added[0], added[1], subject.num_nodes))
 
 
 def _result_or_model(source: Path) -> Any:

@@ -12,11 +12,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages, with_split
+from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, require_apart, stages, with_split
+from garnet.cli.report import command_line
 
 if TYPE_CHECKING:
-    from garnet.graph import Split
+    from collections.abc import Sequence
+
+    from garnet.graph import Graph, Split
     from garnet.predictor import Predictor
+    from garnet.purification import Progress
 
 
 def train(
@@ -61,26 +65,32 @@ def train(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
     ] = None,
+    save_as: Annotated[
+        Path | None,
+        typer.Option(
+            "--result",
+            help="With --purify: train on the graph as it is, too, and write what became of its edges and the accuracy "
+            "before and after to this .npz file, for garnet report.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
     as_json: Json = False,
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
-    from garnet.datasets.files import require_writable
+    from garnet.datasets.files import require_archive
     from garnet.defenses.named import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.lesson import require_trainable
     from garnet.training import Training
 
-    if output is not None:
-        if output.suffix.lower() != ".npz":
-            raise ParameterError(f"A model is written to an .npz file. Got {str(output)!r} instead.")
-        require_writable(output)
-        if output.exists() and source.exists() and output.samefile(source):
-            raise ParameterError(
-                f"The model would replace the graph it is trained on, {str(source)!r}; choose another."
-            )
+    for path, what in ((output, "A model"), (save_as, "A result")):
+        if path is not None:
+            require_archive(path, what)
+    require_apart(source, output, save_as)
     chosen = _chosen(defense, purify, backbone)
+    if save_as is not None and chosen != "garnet":
+        raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
     given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     replace(Training(), **training).require_valid()
@@ -92,12 +102,15 @@ def train(
     with stages() as progress:
         progress("read")
         graph = with_split(read_graph(source, symmetrize), split, split_seed)
-        predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
+        if save_as is None:
+            predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
+        else:
+            predictors = _compare(fitted, graph, range(seeds), save_as, progress)
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
         if output is not None:
             progress("write")
-            best.save(output)
+            best.save(output, command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))
@@ -107,6 +120,8 @@ def train(
     if output is not None:
         why = ", best on validation" if checked else ""
         err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}{why}", soft_wrap=True)
+    if save_as is not None:
+        err.print(f"wrote {escape(str(save_as))}, for garnet report", soft_wrap=True)
 
 
 def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
@@ -121,6 +136,20 @@ def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
     if backbone is not None and not takes_backbone(chosen):
         raise ParameterError(f"The defence {chosen!r} is a model of its own; leave --backbone out.")
     return chosen
+
+
+def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
+    """Models of the graph that `fitted`, a `Purified`, purifies; what that did to graph and models is written down."""
+    from garnet.report.result import Accuracy, save_result
+
+    plain = replace(fitted, purifier=None)
+    before = plain.fit_seeds(graph, seeds, progress=progress)
+    result = fitted.purifier.purify(graph, progress=progress)
+    after = plain.fit_seeds(result.graph, seeds, progress=progress)
+    shares = [tuple(one.accuracy() for one in models) for models in (before, after)]
+    accuracy = Accuracy(before=shares[0], after=shares[1], model=type(fitted.backbone).__name__)
+    save_result(path, graph, result, accuracy=accuracy, command=command_line())
+    return tuple(replace(one, stages=(*result.stages, *one.stages)) for one in after)
 
 
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:

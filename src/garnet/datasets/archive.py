@@ -108,7 +108,8 @@ class Archive:
             # Reading on to the end of the member is what makes zipfile compare the checksum.
             if not _fill(raw, stream) or stream.read(1):
                 raise GraphError(f"its array '{name}' is not as long as it declares.")
-        shaped = flat.reshape(header.shape, order="F" if header.fortran else "C")
+            # Of an array without numbers a side can be longer than any array may be.
+            shaped = flat.reshape(header.shape, order="F" if header.fortran else "C")
         return shaped.astype(header.dtype.newbyteorder("="), copy=False)
 
     def pieces(self, name: str, length: int, kinds: str = "biuf", ndim: int | None = None) -> Iterator[NDArray[Any]]:

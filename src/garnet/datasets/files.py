@@ -130,6 +130,13 @@ def require_writable(path: str | Path) -> None:
     require_place(path)
 
 
+def require_archive(path: str | Path, what: str = "A result") -> None:
+    """Say now, before hours of work, that what belongs into an .npz file could not be written there."""
+    if Path(path).suffix.lower() != ".npz":
+        raise GraphError(f"{what} is written to an .npz file. Got {str(path)!r} instead.")
+    require_place(path)
+
+
 def require_place(path: str | Path) -> None:
     """Say now, before hours of work, that no file could be written there."""
     path = Path(path)

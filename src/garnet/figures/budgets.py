@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from garnet.bench.record import Record
-from garnet.figures.canvas import LOOKS, legend, sheet
+from garnet.figures.canvas import LOOKS, PAPERS, drawn_in, legend, sheet
 from garnet.figures.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _LOOP = "for g in cora citeseer pubmed chameleon squirrel; do garnet bench run studies/table-{}-$g.toml; done"
 NETTACK_COMMAND, METATTACK_COMMAND = _LOOP.format(7), _LOOP.format(8)
@@ -51,41 +50,20 @@ def _figure(folder: Path, attack: str, unit: float, label: str, command: str) ->
         axes.set_xlabel(label)
     for row in (panels[0], panels[4]):
         row.set_ylabel("accuracy (%), mean ± sd")
-    legend(figure, _legend(), 5)
+    legend(figure, drawn_in(panels), 5)
     return figure
 
 
 def _curves(axes: Axes, records: Sequence[Record], defense: str, unit: float) -> None:
-    """Ours as a full line; the paper's dashed with hollow markers, once for each defence of the paper."""
+    """Ours with error bars, and the paper's where it has the defence."""
     look = LOOKS[defense]
-    by_budget = {unit * float(record.cell["budget"]): record for record in records}
-    x = sorted(by_budget)
-    ordered = [by_budget[budget] for budget in x]
-    mean, sd = zip(*map(mean_sd, ordered), strict=True)
-    axes.errorbar(x, mean, yerr=sd, color=look.colour, marker=look.marker, markersize=4, label=look.label)
-    if defense == "garnet":
-        return
-    told = [(place, known.mean) for place, record in zip(x, ordered, strict=True) if (known := in_paper(record))]
-    if told:
-        axes.plot(
-            *zip(*told, strict=True), color=look.colour, marker=look.marker, markersize=4, markerfacecolor="white",
-            linestyle="--", linewidth=0.9, label=f"the paper, {look.label}",
-        )  # fmt: skip
-
-
-def _legend() -> list[Line2D]:
-    """All that any panel shows, ours above the paper's: not each graph has all defences."""
-    from matplotlib.lines import Line2D
-
-    lines = []
-    for defense, look in LOOKS.items():
-        lines.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=4, label=look.label))
-        if defense != "garnet":
-            said = "GARNET" if defense == "garnet-paper" else look.label
-            lines.append(
-                Line2D(
-                    [], [], color=look.colour, marker=look.marker, markersize=4, markerfacecolor="white",
-                    linestyle="--", linewidth=0.9, label=f"the paper: {said}",
-                )
-            )  # fmt: skip
-    return lines
+    by_budget = {
+        unit * record.cell["budget"]: record for record in sorted(records, key=lambda one: float(one.cell["budget"]))
+    }
+    mean, sd = zip(*map(mean_sd, by_budget.values()), strict=True)
+    style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 4}
+    axes.errorbar(list(by_budget), mean, yerr=sd, label=look.label, **style)
+    told = {place: known.mean for place, record in by_budget.items() if (known := in_paper(record))}
+    if told and look.papers:
+        # An error bar without errors: a legend has these in the order in which they were drawn.
+        axes.errorbar(list(told), list(told.values()), label=f"the paper, {look.papers}", **style, **PAPERS)

@@ -30,23 +30,17 @@ def found_by_audit(folder: Path) -> Figure:
     with Benchmark(folder / "audit.json", COMMAND).figures() as found:
         attacked = {name: entry["scores"] for name, entry in found.items() if "scores" in entry}
         areas = {score: [float(entry[score]["auc"]) for entry in attacked.values()] for score in _SCORES}
-        names = [_said(name) for name in attacked]
-    figure, (axes,) = sheet(width=8.2, height=0.33 * len(names) + 1.6)
-    places = range(len(names))
+    figure, (axes,) = sheet(width=8.2, height=0.33 * len(attacked) + 1.6)
+    places = range(len(attacked))
     axes.axvline(0.5, color=BLACK, linestyle=":", linewidth=1)
-    for score, (label, colour, marker) in reversed(_SCORES.items()):
-        axes.plot(areas[score], places, color=colour, marker=marker, linestyle="none", label=label)
-    axes.set_yticks(places, labels=names)
+    for depth, (score, (label, colour, marker)) in enumerate(_SCORES.items()):
+        # The first are told first in the legend, and lie on top.
+        axes.plot(
+            areas[score], places, color=colour, marker=marker, linestyle="none", label=label, zorder=9 - depth / 9
+        )
+    axes.set_yticks(places, labels=list(attacked))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("area under the ROC curve; 0.5 is chance")
     legend(figure, drawn_in([axes]), 4)
     return figure
-
-
-def _said(name: str) -> str:
-    """The name of an attacked graph, as a reader would write it."""
-    graph, attack, budget = name.split()
-    return (
-        f"{graph.capitalize()}, {attack[:1].upper()}{attack[1:]} {budget.replace('0.2', '20 %').replace('10%', '10 %')}"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,25 +88,27 @@ def write(
     if not wanted:
         written.append(folder / "index.md")
         with atomic_path(written[-1], durable=False) as unfinished:
-            unfinished.write_text(index(records), encoding="utf-8")
+            unfinished.write_text(index(Path(records), folder), encoding="utf-8")
     return tuple(written)
 
 
-def index(records: str | Path = "results") -> str:
-    """The page that shows all figures, in Markdown."""
+def index(records: Path, shown_in: Path) -> str:
+    """The page that shows all figures, in Markdown, with links to their records from the folder that it is in."""
+    there = Path(os.path.relpath(records, shown_in)).as_posix()
     parts = [
         "# Figures",
         "The paper's figures and ours, drawn from committed records by `garnet figures -o docs/figures`. Error bars "
         "are one standard deviation over seeds. Hollow markers and dashed lines are the paper's, from its tables and "
-        "text: its own figures have no numbers to read.",
+        "text: its own figures have no numbers to read. Drawing needs the records alone; most of the commands that "
+        "make the records need the published graphs, in the folder that `GARNET_DATA` names.",
     ]
     for name, drawing in FIGURES.items():
-        files = ", ".join(f"`{record}`" for record in drawing.records)
+        files = ", ".join(f"[`{record}`]({there}/{record})" for record in drawing.records)
         parts += [
             f"## {drawing.title}",
             f"![{drawing.title}]({name}.svg)",
             drawing.see,
-            f"Drawn by `garnet figures {name}` from {files}, made by:",
-            f"```sh\n{made_by(drawing, Path(records))}\n```",
+            f"As [SVG]({name}.svg) and [PNG]({name}.png). Drawn by `garnet figures {name}` from {files}, made by:",
+            f"<!-- not run: takes minutes to hours -->\n```\n{made_by(drawing, records)}\n```",
         ]
     return "\n\n".join(parts) + "\n"

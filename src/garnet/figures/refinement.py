@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from garnet.figures.canvas import BLUE, VERMILION, drawn_in, legend, sheet
+from garnet.figures.canvas import BLUE, PAPERS, VERMILION, drawn_in, legend, sheet
 from garnet.figures.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
@@ -26,9 +26,17 @@ _DEFAULT: tuple[_Row, ...] = (
     ("garnet", "gprgnn", {}, "default, GPRGNN"),
     ("garnet", "gprgnn", {"gamma": 0.0}, "… base graph, not pruned"),
     ("garnet", "gprgnn", {"overlap": 0.0}, "… shared neighbours not counted"),
-    ("garnet", "gprgnn", {"support": None}, "… no edge stays for being there"),
 )
-_ROWS = {"cora": _AUTHORS_GCN + _AUTHORS_GPRGNN + _DEFAULT, "chameleon": _AUTHORS_GPRGNN + _DEFAULT}
+_ALONE: tuple[_Row, ...] = (("garnet", "gprgnn", {"support": None}, "… new neighbours alone"),)
+# To Chameleon the default adds no neighbours: alone they would be a graph without edges.
+_FIFTEEN: tuple[_Row, ...] = (
+    ("garnet", "gprgnn", {"k": 15}, "… with 15 neighbours a node"),
+    ("garnet", "gprgnn", {"k": 15, "support": None}, "… these neighbours alone"),
+)
+_ROWS = {
+    "cora": _AUTHORS_GCN + _AUTHORS_GPRGNN + _DEFAULT + _ALONE,
+    "chameleon": _AUTHORS_GPRGNN + _DEFAULT + _FIFTEEN,
+}
 _BUDGETS = ((0.0, "clean", BLUE, "o", -0.13), (0.2, "Metattack 20 %", VERMILION, "s", 0.13))
 
 
@@ -45,16 +53,14 @@ def refinement(folder: Path) -> Figure:
             means, sds = zip(*map(mean_sd, found), strict=True)
             places = [place + shift for place in range(len(rows))]
             axes.errorbar(means, places, xerr=sds, color=colour, marker=marker, linestyle="none", label=label)
-            told = [
-                (known.mean, place)
+            told = {
+                place: known.mean
                 for record, place in zip(found, places, strict=True)
                 if record.cell["defense"] == "garnet-paper" and not record.cell["parameters"]
                 if (known := in_paper(record)) is not None
-            ]
-            axes.plot(
-                [mean for mean, _ in told], [place for _, place in told], color=colour, marker="*", markersize=11,
-                markerfacecolor="white", linestyle="none", label=f"the paper, {label}",
-            )  # fmt: skip
+            }
+            star = {**PAPERS, "color": colour, "marker": "*", "markersize": 11, "linestyle": "none"}
+            axes.errorbar(list(told.values()), list(told), label=f"the paper, {label}", **star)
         axes.set_yticks(range(len(rows)), labels=[label for *_, label in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel("accuracy (%), mean ± sd")

@@ -57,8 +57,8 @@ def singular_values(folder: Path) -> Figure:
             range(1, len(values[name]) + 1), values[name], color=look.colour, label=label,
             linewidth=1.4, marker=look.marker, markersize=4, markevery=every,
         )  # fmt: skip
-    axes.set_xlabel("singular value, largest first")
-    axes.set_ylabel("size, normalised adjacency")
+    axes.set_xlabel("index, largest first")
+    axes.set_ylabel("singular value of the normalised adjacency")
     axes.set_xlim(0, 1.01 * len(values["clean"]))
     axes.set_ylim(0, 1.02)
     axes.legend(loc="upper right")

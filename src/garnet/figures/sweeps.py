@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from garnet.bench.record import Record
-from garnet.figures.canvas import BLUE, GREEN, SKY, VERMILION, drawn_in, legend, sheet
+from garnet.figures.canvas import BLUE, GREEN, PAPERS, SKY, VERMILION, drawn_in, legend, sheet
 from garnet.figures.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ GAMMA_COMMAND = "garnet bench run studies/ablation-gamma.toml"
 _ACCURACY = "accuracy (%), mean ± sd"
 # What the authors chose for Cora; their text has the range of k that they recommend.
 _PAPERS_RANK, _PAPERS_K, _PAPERS_GAMMA = 50, 30, 3e-4
-_RECOMMENDED_K = 30, 80
-_AUTHORS = (("gcn", "GCN, authors' parameters", SKY, "s"), ("gprgnn", "GPRGNN, authors' parameters", GREEN, "D"))
+_RECOMMENDED_K, _LARGEST_K = (30, 80), 65
+_AUTHORS = (("gcn", "GCN", SKY, "s"), ("gprgnn", "GPRGNN", GREEN, "D"))
 
 
 def tsvd_rank(folder: Path) -> Figure:
@@ -49,11 +49,15 @@ def k_sweep(folder: Path) -> Figure:
     _authors(axes, cells, "k", _PAPERS_K)
     _curve(axes, cells.along("k", defense="garnet", backbone="gprgnn"), "GPRGNN, default", BLUE, "o")
     left, right = _RECOMMENDED_K
-    axes.axvspan(left, right, color="#eeeeee", zorder=0, label=f"the paper recommends {left} to {right}")
-    axes.set_xlim(0, 65)
+    axes.axvspan(left, right, color="#eeeeee", zorder=0)
+    axes.set_xlim(0, _LARGEST_K)
+    axes.text(
+        left + 0.7, 0.02, f"the paper recommends {left} to {right}:\nthe band is cut at {_LARGEST_K}",
+        transform=axes.get_xaxis_transform(), fontsize=8, color="#555555",
+    )  # fmt: skip
     axes.set_xlabel("neighbours k of each node")
     axes.set_ylabel(_ACCURACY)
-    legend(figure, drawn_in([axes]), 2)
+    legend(figure, drawn_in([axes]), 3)
     return figure
 
 
@@ -79,10 +83,10 @@ def gamma_sweep(folder: Path) -> Figure:
 
 def _authors(axes: Axes, cells: Cells, parameter: str, papers: float) -> None:
     """The two models with the authors' parameters, and what the paper has where the authors' choice lies."""
-    for backbone, label, colour, marker in _AUTHORS:
+    for backbone, model, colour, marker in _AUTHORS:
         found = cells.along(parameter, defense="garnet-paper", backbone=backbone)
-        _curve(axes, found, label, colour, marker)
-        _star(axes, found, papers, colour, f"the paper, {label.split(',')[0]}")
+        _curve(axes, found, f"{model}, authors' parameters", colour, marker)
+        _star(axes, found, papers, colour, f"the paper, {model}")
 
 
 def _curve(axes: Axes, records: Mapping[float, Record], label: str, colour: str, marker: str) -> None:
@@ -91,10 +95,8 @@ def _curve(axes: Axes, records: Mapping[float, Record], label: str, colour: str,
 
 
 def _star(axes: Axes, records: Mapping[float, Record], x: float, colour: str, label: str) -> None:
-    """The paper's figure, if it has one: hollow, so that it is not taken for ours."""
+    """The paper's figure, if it has one."""
     known = in_paper(next(iter(records.values())))
     if known is not None:
-        axes.errorbar(
-            [x], [known.mean], yerr=[known.sd], color=colour, marker="*", markersize=12, markerfacecolor="white",
-            linestyle="none", label=label, zorder=4,
-        )  # fmt: skip
+        star = {**PAPERS, "color": colour, "marker": "*", "markersize": 12, "linestyle": "none"}
+        axes.errorbar([x], [known.mean], yerr=[known.sd], label=label, zorder=4, **star)

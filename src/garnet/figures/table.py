@@ -32,6 +32,7 @@ class Drawing:
     draw: Callable[[Path], Figure]
 
 
+#: All figures by name, in the order of the page that shows them.
 FIGURES: dict[str, Drawing] = {
     "rank": Drawing(
         title="Rank of the adjacency against the attack's budget, Cora",
@@ -62,7 +63,7 @@ FIGURES: dict[str, Drawing] = {
         title="Accuracy on the targets of Nettack against its budget (table 7)",
         see="With five edges a target the default loses 1 to 5 points on citation graphs (with four, about 10 on "
         "Cora), where no defence loses 14 to 29; on Chameleon and Squirrel, for which the authors' split is not "
-        "public, the default is no better than no defence.",
+        "public, the default is no better than no defence. Axes differ from panel to panel and do not start at zero.",
         records=("citations.jsonl", "heterophilic.jsonl"),
         command=budgets.NETTACK_COMMAND,
         draw=budgets.nettack,
@@ -70,24 +71,26 @@ FIGURES: dict[str, Drawing] = {
     "metattack-budget": Drawing(
         title="Accuracy under Metattack against its budget (table 8)",
         see="At 20 % the default is within one point of what it has on the clean graph, everywhere; on Squirrel, for "
-        "which the authors' split is not public, and for GPRGNN on Pubmed, no defence is as good or better.",
+        "which the authors' split is not public, and for GPRGNN on Pubmed, no defence is as good or better. Axes "
+        "differ from panel to panel and do not start at zero.",
         records=("citations.jsonl", "heterophilic.jsonl"),
         command=budgets.METATTACK_COMMAND,
         draw=budgets.metattack,
     ),
     "runtimes": Drawing(
         title="End-to-end time of other defences beside GARNET's",
-        see="Defences that work on dense matrices take many times as long as purifying and training: single runs "
-        "with GPRGNN, but LFR, which has its own GCN, beside GARNET with GCN; the paper has no number but its "
-        "largest ratio.",
+        see="Defences that work on dense matrices take many times as long as purifying and training. Each is a "
+        "single run with GPRGNN beside GARNET with GPRGNN, but for LFR, which has a GCN of its own and stands beside "
+        "GARNET with GCN; the paper has no number but its largest ratio, over TSVD and Pro-GNN on a GPU.",
         records=("defenses.json",),
         command=cost.RUNTIMES_COMMAND,
         draw=cost.runtimes,
     ),
     "refinement": Drawing(
         title="Ablation of refinement",
-        see="On Cora pruning changes little, at the authors' threshold next to nothing; on Chameleon the default "
-        "adds no neighbours that could be pruned, and lives from edges that stay for being there.",
+        see="On Cora pruning changes little, at the authors' threshold next to nothing, and new neighbours alone, "
+        "without the input's edges, cost up to a point. On Chameleon the default adds no neighbours, so that there is "
+        "nothing to prune; fifteen a node cost 2.5 to 4 points, with the input's edges or alone.",
         records=("ablation-refinement.jsonl",),
         command=refinement.COMMAND,
         draw=refinement.refinement,
@@ -103,15 +106,15 @@ FIGURES: dict[str, Drawing] = {
     "k": Drawing(
         title="Accuracy against the neighbours k, Cora under Metattack 20 %",
         see="From ten neighbours on accuracy moves by a few points; it is best at ten or twenty, fewer than the "
-        "paper recommends.",
+        "paper recommends. The grey band, its recommendation, goes on to 80.",
         records=("ablation-k.jsonl",),
         command=sweeps.K_COMMAND,
         draw=sweeps.k_sweep,
     ),
     "gamma": Drawing(
         title="Accuracy against the threshold γ, Cora under Metattack 20 %",
-        see="With the authors' parameters GCN loses ten points where γ is too large and GPRGNN none; as a quantile γ "
-        "hardly matters.",
+        see="With the authors' parameters GCN loses ten points where γ is too large and GPRGNN none (the paper, under "
+        "Nettack with one edge a target, has a loss of 3); as a quantile γ hardly matters.",
         records=("ablation-gamma.jsonl",),
         command=sweeps.GAMMA_COMMAND,
         draw=sweeps.gamma_sweep,
@@ -127,15 +130,16 @@ FIGURES: dict[str, Drawing] = {
     "products": Drawing(
         title="Where the seconds go on a GPU",
         see="Finding eigenvectors is the larger part for a drawn graph of the size of ogbn-products; the first run "
-        "also compiles the kernels.",
+        "also compiles the kernels, and the default adds no neighbours to so dense a graph. The last bar is the real "
+        "ogbn-arxiv.",
         records=("products.json",),
         command=cost.PRODUCTS_COMMAND,
         draw=cost.products,
     ),
     "audit": Drawing(
         title="How well made-up edges are found",
-        see="The audit is ahead of every single score on the published poisons, on Squirrel only just; LowBlow's "
-        "edges, which join hubs, are found by their degrees alone.",
+        see="In ROC-AUC, one line an attack: the audit, blue, beside single scores. Left of the "
+        "dotted line a score is worse than a guess.",
         records=("audit.json",),
         command=doubts.COMMAND,
         draw=doubts.found_by_audit,

@@ -133,13 +133,13 @@ def columns(groups: Sequence[str], parts: Sequence[Part], *, title: str, x: str,
     return _figure(drawn, title, f"{said}.", parts, HEIGHT)
 
 
-def bars(entries: Sequence[Bar], *, title: str, x: str, zero: bool = True) -> Markup:
+def bars(entries: Sequence[Bar], *, title: str, x: str) -> Markup:
     """Bars that lie, each under its own name, with whiskers for intervals."""
     height = _ROW * len(entries) + _TOP + _BOTTOM
     ends = [end for one in entries for end in (one.value, one.low, one.high) if end is not None]
-    low, high = span([ends], zero=zero)
+    low, high = span([ends], zero=True)
     room = _LETTER * max((len(one.note) for one in entries), default=0) + 8
-    across = Axis(low if zero else low - 0.15 * (high - low), high, _RIGHT, WIDTH - _RIGHT - room)
+    across = Axis(low, high, _RIGHT, WIDTH - _RIGHT - room)
     drawn = [_frame(across, None, x, "", height)]
     for row, one in enumerate(entries):
         top = _TOP + _ROW * row

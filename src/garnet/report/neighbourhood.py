@@ -1,4 +1,4 @@
-"""What lies within two edges of a node, before and after: the data of a picture."""
+"""What lies within two edges of a node, before and after: the data of a picture, which the page itself draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from garnet.errors import ParameterError
 from garnet.graph import Edges
-from garnet.report.placing import place
 
 KEPT, DROPPED, ADDED = 0, 1, 2
 """What became of an edge."""
@@ -21,11 +20,10 @@ KEPT, DROPPED, ADDED = 0, 1, 2
 MOST_NODES = 100
 """As many nodes a picture still tells apart."""
 
-MOST_CHANGED = 20
-"""Nodes that are shown if none are asked for."""
+MOST_LISTED = 20
+"""Nodes that are listed if none are asked for."""
 
-_SCALE = 1000
-_WHOLE = 30_000  # edges of a graph that is in the page as a whole
+_WHOLE = 30_000  # nodes, and edges, of a graph that is in the page as a whole
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,93 +69,83 @@ class Ties:
         return str(node) if self.names is None else str(self.names[node])
 
 
-def most_changed(ties: Ties, count: int = MOST_CHANGED) -> list[int]:
-    """The nodes that lost the most edges, and of equal ones those that got the most.
+Orders = Sequence[tuple[str, NDArray[Any]]]
+"""What nodes may have the most of, in words, and what each edge (m,) counts for it at both of its ends."""
 
-    Where no edge changed, as in an audit, they are the nodes with the most marked edges.
+
+def worth_seeing(ties: Ties, orders: Orders, count: int = MOST_LISTED) -> tuple[list[int], str]:
+    """The nodes that one should look at first, and in words why these.
+
+    Args:
+        ties: the edges.
+        orders: the first that counts anything decides; the next ones do where nodes are equal in it.
+        count: how many nodes; those without any edge are none of them.
     """
-    changed = ties.kinds != KEPT
-    first, second = (ties.kinds == DROPPED, ties.kinds == ADDED) if changed.any() else (ties.marked, changed)
-    lost, got = (np.bincount(ties.edges[:, some].ravel(), minlength=ties.num_nodes) for some in (first, second))
-    order = np.lexsort((-got, -lost))[:count]
-    return [int(node) for node in order if lost[node] or got[node]]
+    while len(orders) > 1 and not orders[0][1].any():
+        orders = orders[1:]
+    ends = ties.edges.ravel()
+    sums = [np.bincount(ends, weights=np.tile(each, 2), minlength=ties.num_nodes) for _, each in orders]
+    first = np.lexsort([-one for one in reversed(sums)])[:count]
+    return [int(node) for node in first if any(one[node] for one in sums)], orders[0][0]
 
 
-def make_views(ties: Ties, nodes: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """The views of the nodes asked for, then of those most changed.
+def require_nodes(ties: Ties, nodes: Sequence[int]) -> list[int]:
+    """The nodes that are asked for, each once.
 
     Raises:
-        ParameterError: a node that is asked for is not one of the graph.
+        ParameterError: one is not of the graph.
     """
-    asked = list(dict.fromkeys(nodes or ()))
-    for node in asked:
+    for node in nodes:
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < ties.num_nodes:
             raise ParameterError(f"A node to show must be one of 0 to {ties.num_nodes - 1}. Got {node!r} instead.")
-    chosen = dict.fromkeys([*map(int, asked), *most_changed(ties)])
-    return [make_view(ties, node) for node in chosen]
+    return [int(node) for node in dict.fromkeys(nodes)]
 
 
 def whole_graph(ties: Ties) -> dict[str, Any] | None:
-    """All edges, ready for JSON, so that any node can be looked at; None of a graph that would make the page large."""
-    if ties.edges.shape[1] > _WHOLE:
+    """All nodes and edges, as `around` gives some; None of a graph that would make the page large."""
+    if max(ties.edges.shape[1], ties.num_nodes) > _WHOLE:
         return None
-    return {
-        "nodes": ties.num_nodes,
-        "first": ties.edges[0].tolist(),
-        "second": ties.edges[1].tolist(),
-        "kinds": "".join(map(str, ties.kinds.tolist())),
-        "marked": "".join(str(int(one)) for one in ties.marked.tolist()),
-        "scores": [_finite(float(f"{score:.3g}")) for score in ties.scores.tolist()],
-        "labels": None if ties.labels is None else ties.labels.tolist(),
-        "names": None if ties.names is None else [str(name) for name in ties.names],
-        "most": MOST_NODES,
-    }
+    return _part(ties, np.arange(ties.num_nodes), np.arange(ties.edges.shape[1]))
 
 
-def make_view(ties: Ties, node: int, most: int = MOST_NODES) -> dict[str, Any]:
-    """What lies within two edges of a node, before or after, ready for JSON.
+def around(ties: Ties, node: int, most: int = MOST_NODES) -> dict[str, Any]:
+    """What a picture of a node shows, ready for JSON: what lies within two edges of it, before or after.
 
     The edges are those on a path of at most two edges from the node; those between two nodes that are both two edges
-    away are left out, and so are nodes beyond the nearest `most`.
+    away are left out, and so are nodes beyond the nearest `most`. Of a crowd at one distance the kept, dropped and
+    added edges take turns, so that neither picture lacks what matters; of one kind, marked edges come first, then high
+    scores. The page chooses alike from a whole graph.
 
     Returns:
-        `id`, `name`, `label`, `left_out`, the number of nodes that are not shown; `nodes`, each `[id, name, x, y, ring,
-        label]` with x and y from -1000 to 1000; and `edges`, each `[first, second, kind, marked, score]` by places in
-        `nodes`, the score None where it is infinite.
+        `ids`, the node itself first; their `names` and `labels`, or None; of each edge its ends `first` and `second`
+        by places in `ids`, its kind in `kinds`, whether it is `marked`, and its score in `scores`, None where it is
+        infinite; and `left_out`, the number of nodes that are not shown.
     """
     near, rings = _within_two(ties, node)
-    nodes, rings, left_out = near[:most], rings[:most], max(0, len(near) - most)
-    inner = nodes[rings < 2]
-    edges, others = ties.touching(inner)
+    nodes, rings = near[:most], rings[:most]
+    edges, others = ties.touching(nodes[rings < 2])
     edges = np.unique(edges[np.isin(others, nodes)])
+    return _part(ties, nodes, edges) | {"left_out": len(near) - len(nodes)}
+
+
+def _part(ties: Ties, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> dict[str, Any]:
     order = np.argsort(nodes)
-    ends = order[np.searchsorted(nodes, ties.edges[:, edges], sorter=order)]
-    labels = np.full(len(nodes), -1) if ties.labels is None else ties.labels[nodes]
-    x, y = np.rint(_SCALE * place(rings, ends, labels)).astype(int).T
+    first, second = order[np.searchsorted(nodes, ties.edges[:, edges], sorter=order)].tolist()
     return {
-        "id": node,
-        "name": ties.name(node),
-        "label": int(labels[0]),
-        "left_out": left_out,
-        "nodes": [
-            [int(one), ties.name(one), int(a), int(b), int(ring), int(label)]
-            for one, a, b, ring, label in zip(nodes.tolist(), x, y, rings, labels, strict=True)
-        ],
-        "edges": [
-            [int(first), int(second), int(kind), int(marked), _finite(float(score))]
-            for first, second, kind, marked, score in zip(
-                *ends, ties.kinds[edges], ties.marked[edges], ties.scores[edges], strict=True
-            )
-        ],
+        "ids": nodes.tolist(),
+        "first": first,
+        "second": second,
+        "kinds": "".join(map(str, ties.kinds[edges].tolist())),
+        "marked": "".join(str(int(one)) for one in ties.marked[edges].tolist()),
+        "scores": [float(f"{one:.4g}") if math.isfinite(one) else None for one in ties.scores[edges].tolist()],
+        "labels": None if ties.labels is None else ties.labels[nodes].tolist(),
+        "names": None if ties.names is None else [ties.name(node) for node in nodes.tolist()],
+        "left_out": 0,
     }
 
 
 def _within_two(ties: Ties, node: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The nodes within two edges, before or after, and how far each is; the node itself first, then the nearest.
-
-    Of a crowd at one distance any first part has kept, dropped and added edges in the shares of the whole, so that a
-    picture of it shows neither graph emptier than it is; of one kind, marked edges come first, then high scores.
-    """
+    """The nodes within two edges, before or after, and how far each is; the node itself first, then the nearest."""
     rows: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
     for absent in (ADDED, DROPPED):
         inner = np.array([node], dtype=np.int64)
@@ -168,23 +156,26 @@ def _within_two(ties: Ties, node: int) -> tuple[NDArray[np.int64], NDArray[np.in
             inner = np.unique(others[there])
     edges, others = (np.concatenate([row[part] for row in rows]) for part in (0, 1))
     rings = np.repeat([row[2] for row in rows], [len(row[0]) for row in rows])
-    order = np.lexsort((others, -ties.scores[edges], ~ties.marked[edges], rings))
+    order = np.lexsort((ties.kinds[edges], others, -_told(ties.scores[edges]), ~ties.marked[edges], rings))
     order = order[others[order] != node]
     _, first = np.unique(others[order], return_index=True)
     order = order[np.sort(first)]
-    order = order[np.lexsort((_progress(3 * rings[order] + ties.kinds[edges[order]]), rings[order]))]
-    return np.concatenate([[node], others[order]]), np.concatenate([[0], rings[order]])
+    kinds, rings = ties.kinds[edges[order]], rings[order]
+    turn = np.lexsort((kinds, _queued(3 * rings + kinds), rings))
+    return np.concatenate([[node], others[order][turn]]), np.concatenate([[0], rings[turn]])
 
 
-def _progress(groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far each is in the queue of its own group, from 0 to 1."""
+def _told(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The scores to the four digits that the page is told, so that it puts edges in the same order."""
+    exact = scores.astype(np.float64)
+    known = np.isfinite(exact) & (exact != 0)
+    size = 10.0 ** (3 - np.floor(np.log10(np.abs(np.where(known, exact, 1.0)))))
+    return np.where(known, np.rint(exact * size) / size, exact)
+
+
+def _queued(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of its own group come before each."""
     sizes = np.bincount(groups)
-    order = np.argsort(groups, kind="stable")
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    progress = np.empty(len(groups))
-    progress[order] = (np.arange(len(groups)) - starts + 0.5) / np.repeat(sizes, sizes)
-    return progress
-
-
-def _finite(score: float) -> float | None:
-    return float(f"{score:.4g}") if math.isfinite(score) else None
+    before = np.empty(len(groups), dtype=np.int64)
+    before[np.argsort(groups, kind="stable")] = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return before

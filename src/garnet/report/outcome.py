@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.bench.machine import machine, versions
 from garnet.edges import canonical, contains
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
+from garnet.provenance import Provenance
 from garnet.purification import Purification
 from garnet.sparse import to_host
 
@@ -53,10 +53,7 @@ class Result:
         threshold: gamma in the units of the scores.
         values: (r,) the leading eigenvalues of the graph before.
         summary: as `Purification.summary` gives it.
-        fingerprints: of the two graphs.
-        versions: of Python and the packages.
-        machine: that it was made on.
-        command: that made it; empty if it was no command.
+        made: where it came from, with the fingerprints of the graphs `before` and `after`.
         truth: (2, t) the edges that an attack is known to have added; None if that is not known.
         accuracy: of models; None if none were trained.
     """
@@ -73,10 +70,7 @@ class Result:
     threshold: float
     values: NDArray[np.float64]
     summary: Mapping[str, Any]
-    fingerprints: Mapping[str, str]
-    versions: Mapping[str, str | None]
-    machine: Mapping[str, Any]
-    command: str
+    made: Provenance
     truth: Edges | None
     accuracy: Accuracy | None
 
@@ -157,10 +151,7 @@ def make_result(
         threshold=float(result.threshold),
         values=to_host(result.spectrum.values).numpy().astype(np.float64),
         summary=result.summary(),
-        fingerprints={"before": before.fingerprint, "after": result.graph.fingerprint},
-        versions=versions(),
-        machine=machine(),
-        command=command,
+        made=Provenance.here(command, before=before, after=result.graph),
         truth=None if truth is None else _known_edges(truth, n),
         accuracy=accuracy,
     )

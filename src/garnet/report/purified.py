@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
@@ -12,11 +12,13 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from garnet.graph import Graph
+from garnet.purification import Stage
 from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
+from garnet.report.made import cost_section, made_section
 from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties
 from garnet.report.outcome import Result, bins, counts_in
-from garnet.report.sections import Section, code, facts, neighbourhoods, percent, plural, table
-from garnet.report.spectrum import leading_values
+from garnet.report.sections import Section, neighbourhoods, percent, plural, table
+from garnet.report.spectrum import MOST_NODES, leading_values
 from garnet.report.statistics import mean_interval
 
 
@@ -30,8 +32,8 @@ def purification_sections(result: Result, nodes: Sequence[int] | None, names: Se
         *_spectrum(result),
         _shape(result),
         *_scores(result),
-        _cost(result),
-        _provenance(result),
+        *cost_section([Stage(**stage) for stage in result.summary["stages"]]),
+        made_section(result.made, "The same command on the same graph gives the same bytes on a CPU.", _python(result)),
     ]
 
 
@@ -68,7 +70,8 @@ def _accuracy(result: Result) -> list[Section]:
         entries.append(Bar(name=name, value=mean, low=low, high=high, note=f"{mean:.1f}{wide}", colour=colour))
     seeds = plural(len(result.accuracy.after), "model")
     model = f"{result.accuracy.model}: " if result.accuracy.model else ""
-    text = f"{model}mean over {seeds} on the test nodes, with intervals at 95 %."
+    ends = "; ± and whiskers are the interval of the mean at 95 %" if len(result.accuracy.after) > 1 else ""
+    text = f"{model}mean over {seeds} on the test nodes{ends}."
     return [Section("Accuracy", text, bars(entries, title="Test accuracy", x="percent"))]
 
 
@@ -113,10 +116,14 @@ def _neighbourhoods(result: Result, nodes: Sequence[int] | None, names: Sequence
     return neighbourhoods(
         ties,
         nodes,
+        orders=[
+            ("lost the most edges", kinds == DROPPED),
+            ("got the most edges", kinds == ADDED),
+            ("have the most edges", np.ones(len(kinds))),
+        ],
         panels=[("Before", ADDED), ("After", DROPPED)],
         words=words,
-        text="What lies within two edges of a node, as it was given and as it is purified. The list has the nodes that "
-        "lost the most edges.",
+        text="What lies within two edges of a node, as it was given and as it is purified.",
     )
 
 
@@ -128,9 +135,11 @@ def _spectrum(result: Result) -> list[Section]:
     if after is not None:
         series.append(Line(name="after", x=np.arange(1, len(after) + 1), y=after, colour=BLUE))
     what = "normalised adjacency" if result.summary["parameters"].get("normalize", True) else "adjacency"
-    text = f"The {len(result.values)} leading eigenvalues of the {what}" + (
-        ", before and after." if after is not None else "; those of the purified graph were left out for its size."
-    )
+    count = plural(len(result.values), "leading eigenvalue") if len(result.values) > 1 else "leading eigenvalue"
+    text = f"The {count} of the {what}, before and after."
+    if after is None:
+        large = "; the purified graph is too large for a report to find its own" * (result.num_nodes > MOST_NODES)
+        text = f"The {count} of the {what} before purification{large}."
     drawn = lines(
         series, title=f"Eigenvalues of the {what}", x="number", y="eigenvalue", points=len(result.values) < 15
     )
@@ -138,7 +147,8 @@ def _spectrum(result: Result) -> list[Section]:
 
 
 def _scores(result: Result) -> list[Section]:
-    mark = (result.threshold, f"gamma = {result.threshold:.3g}")
+    gamma = result.threshold + 0.0  # there is a negative zero, which reads as a mistake
+    mark = (gamma, f"gamma = {gamma:.3g}")
     drawn = Markup()
     if result.base_counts.sum():
         base = Part(name="base edges", counts=result.base_counts)
@@ -187,37 +197,14 @@ def _shape(result: Result) -> Section:
     return Section("Degrees and homophily", text, drawn + table(["", "before", "after"], rows))
 
 
-def _cost(result: Result) -> Section:
-    stages = result.summary["stages"]
-    entries = [
-        Bar(name=stage["name"], value=float(stage["seconds"]), note=f"{stage['seconds']:.2f} s") for stage in stages
-    ]
-    total = sum(entry.value for entry in entries)
-    peak = max((int(stage["peak_bytes"]) for stage in stages), default=0)
-    text = f"{total:.2f} seconds in all; the process held at most {peak / 1e6:,.0f} MB."
-    drawn = bars(entries, title="Seconds of each stage", x="seconds") if entries else Markup()
-    return Section("Cost", text, drawn)
-
-
-def _provenance(result: Result) -> Section:
+def _python(result: Result) -> str:
+    """What gives the same purification in Python."""
     from garnet.purify import GARNET
 
-    given = result.summary["parameters"]
     usual = {one.name: one.default for one in fields(GARNET)}
-    changed = {name: value for name, value in given.items() if str(value) != str(usual.get(name))}
-    python = f"GARNET({', '.join(f'{name}={value!r}' for name, value in changed.items())}).purify(graph)"
-    body = code(result.command or python)
-    body += facts({"parameters": python} if result.command else {})
-    body += facts(
-        {f"graph {when}": value for when, value in result.fingerprints.items()}
-        | {name: value or "not installed" for name, value in result.versions.items()}
-        | _machine(result.machine)
-    )
-    return Section("How it was made", "The same command on the same graph gives the same bytes on a CPU.", body)
-
-
-def _machine(machine: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_gb", ", GB"): value for name, value in machine.items() if value is not None}
+    given = result.summary["parameters"].items()
+    changed = [f"{name}={value!r}" for name, value in given if str(value) != str(usual.get(name))]
+    return f"GARNET({', '.join(changed)}).purify(graph)"
 
 
 def _percentages(values: NDArray[Any], bounds: NDArray[np.float64]) -> NDArray[np.float64]:

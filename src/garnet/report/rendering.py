@@ -19,7 +19,7 @@ def fragment(template: str, **values: Any) -> Markup:
 
 def page(**values: Any) -> str:
     """The whole page; see `templates/page.html` for what it needs."""
-    style, script = (_source(name) for name in ("page.css", "page.js"))
+    style, script = _source("page.css"), _source("neighbourhood.js") + _source("page.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

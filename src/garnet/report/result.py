@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from garnet.atomic import atomic_path
 from garnet.datasets.archive import Archive, described
+from garnet.datasets.files import require_archive
+from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
-from garnet.edges import canonical
 from garnet.errors import GraphError
-from garnet.graph import Edges, Graph, as_graph
+from garnet.graph import Edges, Graph
 from garnet.purification import Purification
 from garnet.report.outcome import Accuracy, Result, make_result, require_accuracy
 
@@ -34,19 +34,15 @@ def save_result(
     """Write a purification to one .npz file, whole or not at all; see `make_result`.
 
     Raises:
-        GraphError: the path does not end in .npz, or the purification is of another graph.
+        GraphError: the path does not end in .npz or has no folder, or the purification is of another graph.
         GarnetError: the file cannot be written.
     """
-    if Path(path).suffix.lower() != ".npz":
-        raise GraphError(f"A result is saved to a file that ends in .npz. Got {path} instead.")
+    require_archive(path)
     made = make_result(before, result, truth=truth, accuracy=accuracy, command=command)
-    named = ("summary", "fingerprints", "versions", "machine", "command", "num_nodes")
-    facts: dict[str, Any] = {name: getattr(made, name) for name in named}
+    facts: dict[str, Any] = {"summary": made.summary, "num_nodes": made.num_nodes, **asdict(made.made)}
     facts |= {"threshold": repr(made.threshold), "accuracy": accuracy and asdict(accuracy)}
     arrays = {one.name: value for one in fields(made) if isinstance(value := getattr(made, one.name), np.ndarray)}
-    arrays["result"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+    write_described(path, "result", facts, arrays)
 
 
 def load_result(path: str | Path) -> Result:
@@ -61,9 +57,9 @@ def load_result(path: str | Path) -> Result:
 
 
 def _read(archive: Archive, facts: dict[str, Any]) -> Result:
-    m = archive.header("edges", "i", ndim=2).shape[1]
-    require_plausible(facts["num_nodes"], m, "nodes")
-    edges = _edges(archive, "edges", facts["num_nodes"])
+    n, m = facts["num_nodes"], archive.header("edges", "i", ndim=2).shape[1]
+    require_plausible(n, m, "nodes")
+    edges = read_edges(archive, "edges", n)
     scores, before, after = (archive.read(name, "f", ndim=1) for name in ("scores", "weights_before", "weights_after"))
     if not len(scores) == len(before) == len(after) == m:
         raise GraphError(
@@ -75,9 +71,7 @@ def _read(archive: Archive, facts: dict[str, Any]) -> Result:
     values = archive.read("values", "f", ndim=1)
     if len(bounds) != len(counts) + 1 or not (np.isfinite(bounds).all() and np.isfinite(values).all()):
         raise GraphError("its histogram or spectrum is damaged.")
-    labels = archive.read("labels", "iu", ndim=1) if "labels" in archive else None
-    names = archive.read("names", "iuU", ndim=1) if "names" in archive else None
-    nodes = as_graph((np.zeros((2, 0), dtype=np.int64), facts["num_nodes"]), labels=labels, names=names)
+    nodes = read_nodes(archive, n)
     return Result(
         edges=edges,
         scores=scores.astype(np.float32),
@@ -88,46 +82,26 @@ def _read(archive: Archive, facts: dict[str, Any]) -> Result:
         base_counts=counts.astype(np.int64),
         base_bounds=bounds.astype(np.float64),
         values=values.astype(np.float64),
-        truth=_edges(archive, "truth", facts["num_nodes"]) if "truth" in archive else None,
+        truth=read_edges(archive, "truth", n) if "truth" in archive else None,
         **facts,
     )
 
 
-def _edges(archive: Archive, name: str, n: int) -> Edges:
-    edges = archive.read(name, "i", ndim=2).astype(np.int64)
-    if edges.shape[0] != 2:
-        raise GraphError(f"its array '{name}' has shape {edges.shape} but must have two rows.")
-    if edges.size and (edges.min() < 0 or edges.max() >= n):
-        raise GraphError(f"its array '{name}' names nodes outside of 0 to {n - 1}.")
-    if not np.array_equal(edges, canonical(edges[0], edges[1], n)) or (edges[0] == edges[1]).any():
-        raise GraphError(f"its array '{name}' does not hold each edge once, in order.")
-    return edges
-
-
-_EXPECTED: dict[str, type | tuple[type, ...]] = {
-    "num_nodes": int, "threshold": str, "summary": dict, "fingerprints": dict, "versions": dict, "machine": dict,
-    "command": str, "accuracy": (dict, type(None)),
-}  # fmt: skip
-
-_STAGE: dict[str, type | tuple[type, ...]] = {"name": str, "seconds": (int, float), "peak_bytes": int}
-
-
 def _facts(text: bytes) -> dict[str, Any]:
-    try:
+    with described_as("the purification"):
         found = json.loads(text)
-        facts = {name: found[name] for name in _EXPECTED}
-        if not all(isinstance(facts[name], kind) for name, kind in _EXPECTED.items()) or facts["num_nodes"] < 0:
+        summary, accuracy = found["summary"], None
+        if type(found["num_nodes"]) is not int or found["num_nodes"] < 0 or not isinstance(summary["parameters"], dict):
             raise TypeError
-        facts["threshold"] = float(facts["threshold"])
-        if (given := facts["accuracy"]) is not None:
+        read_stages(summary["stages"])
+        if (given := found["accuracy"]) is not None:
             shares = {name: tuple(float(one) for one in given[name]) for name in ("before", "after")}
-            facts["accuracy"] = Accuracy(**shares, model=str(given["model"]))
-            require_accuracy(facts["accuracy"])
-        for stage in facts["summary"]["stages"]:
-            if not all(isinstance(stage[name], kind) for name, kind in _STAGE.items()):
-                raise TypeError
-        if not isinstance(facts["summary"]["parameters"], dict):
-            raise TypeError
-        return facts
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
-        raise GraphError("its description of the purification is damaged.") from None
+            accuracy = Accuracy(**shares, model=str(given["model"]))
+            require_accuracy(accuracy)
+        return {
+            "num_nodes": found["num_nodes"],
+            "threshold": float(found["threshold"]),
+            "summary": summary,
+            "made": read_made(found),
+            "accuracy": accuracy,
+        }

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from garnet.report.neighbourhood import Ties, make_views, whole_graph
+from garnet.report.neighbourhood import MOST_NODES, Orders, Ties, around, require_nodes, whole_graph, worth_seeing
 from garnet.report.rendering import fragment
 
 _NOTHING = Markup()
@@ -32,8 +32,13 @@ class Section:
     wide: bool = False
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], *, labels: int = 1, name: str = "Table") -> Markup:
+_MOST_COLUMNS = 11  # as many numbers of a few digits are side by side on paper
+
+
+def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], *, labels: int = 1, name: str = "Table") -> Markup:
     """A table whose first columns are labels and whose others are numbers; every cell is text and escaped.
+
+    One with more columns than a page is wide is cut into several, each with the labels.
 
     Args:
         heads: of the columns.
@@ -41,6 +46,17 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], *, labels: int = 
         labels: how many columns are labels.
         name: what the table is called when it is read aloud.
     """
+    rows = list(rows)
+    step = max(1, _MOST_COLUMNS - labels)
+    starts = range(labels, max(len(heads), labels + 1), step)
+    parts = ([*range(labels), *range(start, min(start + step, len(heads)))] for start in starts)
+    return Markup().join(
+        _table([heads[place] for place in part], [[row[place] for place in part] for row in rows], labels, name)
+        for part in parts
+    )
+
+
+def _table(heads: Sequence[Any], rows: Sequence[Sequence[Any]], labels: int, name: str) -> Markup:
     top = Markup().join(
         Markup('<th scope="col"{}>{}</th>').format(_aligned(place >= labels), head) for place, head in enumerate(heads)
     )
@@ -83,30 +99,44 @@ def embedded(data: Any) -> Markup:
 
 
 def neighbourhoods(
-    ties: Ties, nodes: Sequence[int] | None, *, panels: Sequence[tuple[str, int]], words: Mapping[str, Any], text: str
+    ties: Ties,
+    nodes: Sequence[int] | None,
+    *,
+    orders: Orders,
+    panels: Sequence[tuple[str, int]],
+    words: Mapping[str, Any],
+    text: str,
 ) -> list[Section]:
     """The section in which one looks at a node; none where there is nothing to see.
 
     Args:
         ties: the edges.
-        nodes: those to show besides the most changed.
+        nodes: those to show besides the ones that are worth seeing.
+        orders: by which these are found; see `worth_seeing`.
         panels: of each picture its name, and the kind of edges that it lacks.
-        words: `kinds`, three names; `marked` and `unmarked`, what an edge is; `score`, what its number is.
+        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is; `single`, whether
+            there is one picture.
         text: what is said above.
     """
-    views = make_views(ties, nodes)
-    if not views:
+    found, why = worth_seeing(ties, orders)
+    listed = list(dict.fromkeys([*require_nodes(ties, nodes or ()), *found]))
+    if not listed:
         return []
+    whole = whole_graph(ties)
     words = {**words, "labelled": ties.labels is not None}
-    data = {"panels": panels, "words": words, "views": views, "graph": whole_graph(ties)}
-    whole = data["graph"] is not None
-    body = fragment("neighbourhood.html", data=embedded(data), views=views, panels=panels, words=words, whole=whole)
-    return [Section("Neighbourhoods", text, body, wide=True)]
+    data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
+    data["parts"] = [around(ties, node) for node in listed] if whole is None else []
+    names = [(node, ties.name(node)) for node in listed]
+    body = fragment(
+        "neighbourhood.html", data=embedded(data), listed=names, panels=panels, words=words, whole=whole is not None
+    )
+    asked = "those asked for, then with " if nodes else ""
+    return [Section("Neighbourhoods", f"{text} The list begins with {asked}the nodes that {why}.", body, wide=True)]
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share in percent, or a dash."""
-    return "–" if share is None else f"{100 * share:.{digits}f} %"
+    """A share in percent, on one line, or a dash."""
+    return "–" if share is None else f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -21,12 +21,18 @@ from garnet.report.statistics import mean_interval
 Facts = Mapping[str, Any]
 
 
-def study_sections(records: Sequence[Record], title: str) -> list[Section]:
-    """Verdict, accuracy against budget, sweeps of parameters, ranks, runtimes and tables."""
+def study_sections(records: Sequence[Record], title: str, cells: int | None = None) -> list[Section]:
+    """Verdict, accuracy against budget, sweeps of parameters, ranks, runtimes and tables.
+
+    Args:
+        records: of the cells that were run.
+        title: of the tables.
+        cells: how many cells the study has; None if all were run.
+    """
     records = list({record.key: record for record in records}.values())
     done = [record for record in records if record.status == "done"]
     return [
-        Section("", _verdict(records, done)),
+        Section("", _verdict(records, done, cells or len(records))),
         *_charts("Accuracy against budget", "Mean over the seeds; bands are intervals at 95 %.", _by_budget(done)),
         *_charts("Sweeps", "Accuracy as one parameter changes; bands are intervals at 95 %.", _by_parameter(done)),
         *_charts("Rank", "What an attack does to the spectrum of the adjacency.", _ranks(done)),
@@ -35,9 +41,9 @@ def study_sections(records: Sequence[Record], title: str) -> list[Section]:
     ]
 
 
-def _verdict(records: Sequence[Record], done: Sequence[Record]) -> str:
+def _verdict(records: Sequence[Record], done: Sequence[Record], cells: int) -> str:
     graphs = sorted({str(record.cell["graph"]) for record in records})
-    text = f"{plural(len(done), 'cell')} of {len(records):,} measured on {', '.join(graphs)}"
+    text = f"{plural(len(done), 'cell')} of {cells:,} measured on {', '.join(graphs)}"
     best = max((record for record in done if record.mean is not None), key=lambda one: one.mean or 0.0, default=None)
     if best is not None and best.mean is not None:
         text += f"; the highest accuracy is {best.mean:.1f} % ({best})"

@@ -7,15 +7,17 @@ from numpy.typing import NDArray
 
 from garnet.errors import GraphError
 from garnet.predictor import Predictor
+from garnet.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
+from garnet.report.made import cost_section, made_section
 from garnet.report.sections import Section, facts, percent, plural, table
 from garnet.report.statistics import share_interval
 
 _BINS, _MOST_CLASSES = 20, 100
 
 
-def model_sections(model: Predictor) -> list[Section]:
-    """Verdict, accuracy, classes, confidence, and what the model is."""
+def model_sections(model: Predictor, command: str = "") -> list[Section]:
+    """Verdict, accuracy, classes, confidence, what the model is, what it cost and how it was made."""
     test = _test_nodes(model)
     labels = model.graph.labels
     if labels is None or not len(test):
@@ -32,6 +34,11 @@ def model_sections(model: Predictor) -> list[Section]:
         _confidence(model, test, right),
         _classes(model),
         _about(model),
+        *cost_section(model.stages),
+        made_section(
+            model.made or Provenance.here(command, graph=model.graph),
+            "Where the model came from, as far as it is known.",
+        ),
     ]
 
 
@@ -94,11 +101,10 @@ def _about(model: Predictor) -> Section:
         "seed": model.seed,
         "best epoch": model.epoch,
         "weights": f"{sum(value.numel() for value in model.parameters.values()):,}",
-        "graph": f"{model.graph!r}, {model.graph.fingerprint}",
+        "graph": repr(model.graph),
     }
     if model.graph.split is not None:
         said["split"] = model.graph.split.fingerprint
-    said |= {f"seconds, {stage.name}": f"{stage.seconds:.2f}" for stage in model.stages}
     return Section("The model", "What it is and what it was trained on.", facts(said))
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from garnet.bench.record import Record, spread
 from garnet.bench.study import parse_study
 from garnet.bench.table import as_markdown, make_tables
@@ -133,6 +135,26 @@ def test_markdown():
         "a note\n\n"
         "Accuracy in percent, mean ± standard deviation over the seeds; in brackets, the paper's.\n\n"
         "Seeds 0 to 2. Measured on Abacus, 1 core, 0.1 GB. Versions: python 3.11, torch 2.2.\n"
+    )
+
+
+def test_parameters_are_written_as_in_a_study():
+    parameters = {"gamma": [-1e9, 3e-4, 0.0, 1 / 3], "support": ["none", 0.3]}
+    wanted = cells({**ATTACKED, "budget": 0.2, "defense": "garnet", "parameters": parameters})
+    shown = {row.labels[2] for row in only_table([], wanted).rows}
+    assert {"gamma = -1e9, support = none", "gamma = 0.0003, support = 0.3", "gamma = 0, support = none"} <= shown
+    # What six digits would change is written out, or two rows could have one label.
+    assert f"gamma = {1 / 3}, support = none" in shown
+
+
+def test_machines_and_versions_are_told_once_and_without_what_was_not_installed():
+    first, second = cells({"graph": "cora", "defense": "none", "backbone": ["gcn", "mlp"]})
+    other = {"processor": "Loom", "cores": 2, "memory_gb": 1, "gpu": "Jacquard"}
+    elsewhere = replace(done(second, 80.0), machine=other, versions={"python": "3.12", "pygarnet": None})
+    below = only_table([done(first, 80.0), elsewhere]).below[-1]
+    assert below == (
+        "Seeds 0 to 2. Measured on Abacus, 1 core, 0.1 GB; and Loom, 2 cores, 1 GB with one Jacquard. "
+        "Versions: python 3.11, torch 2.2; and python 3.12."
     )
 
 

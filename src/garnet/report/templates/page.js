@@ -1,4 +1,3 @@
-"use strict";
 (function () {
   const root = document.documentElement;
   const toggle = document.getElementById("theme");
@@ -15,7 +14,6 @@
 
   const SVG = "http://www.w3.org/2000/svg";
   const HALF = 1100;
-  const KEPT = 0, DROPPED = 1, ADDED = 2;
 
   function make(name, attributes, parent) {
     const made = document.createElementNS(SVG, name);
@@ -24,123 +22,28 @@
     return made;
   }
 
-  // Rings around the middle, relaxed by springs: what garnet.report.placing does, for nodes that are asked for here.
-  function place(rings, edges, groups) {
-    const n = rings.length, radii = [0, 0.5, 1], apart = 1.1 / Math.sqrt(Math.max(n, 4));
-    const x = new Float64Array(n), y = new Float64Array(n), counts = new Float64Array(n);
-    function circle(chosen, radius, start) {
-      chosen.forEach(function (node, number) {
-        x[node] = radius * Math.cos(start + 2 * Math.PI * number / chosen.length);
-        y[node] = radius * Math.sin(start + 2 * Math.PI * number / chosen.length);
-      });
-    }
-    function all(ring) { return Array.from(rings.keys()).filter(function (node) { return rings[node] === ring; }); }
-    circle(all(1).sort(function (a, b) { return groups[a] - groups[b] || a - b; }), radii[1], 0);
-    const pullX = new Float64Array(n), pullY = new Float64Array(n);
-    edges.forEach(function (edge) {
-      const a = edge[0], b = edge[1];
-      pullX[a] += x[b]; pullY[a] += y[b]; pullX[b] += x[a]; pullY[b] += y[a];
-      counts[a] += 1; counts[b] += 1;
-    });
-    function angle(node) { return Math.atan2(pullY[node], pullX[node]) + 1e-6 * node; }
-    const outer = all(2).sort(function (a, b) { return angle(a) - angle(b); });
-    circle(outer, radii[2], outer.length ? angle(outer[0]) : 0);
-    for (let step = 0; step < 80; step++) {
-      const forceX = new Float64Array(n), forceY = new Float64Array(n);
-      for (let a = 0; a < n; a++) for (let b = a + 1; b < n; b++) {
-        const dx = x[a] - x[b], dy = y[a] - y[b], squared = dx * dx + dy * dy + 1e-6;
-        if (squared >= 16 * apart * apart) continue;
-        const push = 0.5 * apart * apart / squared;
-        forceX[a] += push * dx; forceY[a] += push * dy; forceX[b] -= push * dx; forceY[b] -= push * dy;
-      }
-      edges.forEach(function (edge) {
-        const a = edge[0], b = edge[1], dx = x[b] - x[a], dy = y[b] - y[a];
-        const pull = 0.25 * Math.max(0, 1 - apart / Math.max(Math.hypot(dx, dy), 1e-9));
-        forceX[a] += pull * dx / counts[a]; forceY[a] += pull * dy / counts[a];
-        forceX[b] -= pull * dx / counts[b]; forceY[b] -= pull * dy / counts[b];
-      });
-      const most = 0.08 * (1 - step / 80) + 0.002;
-      for (let node = 1; node < n; node++) {
-        const back = 0.3 * (radii[rings[node]] / Math.max(Math.hypot(x[node], y[node]), 1e-9) - 1);
-        const fx = forceX[node] + back * x[node], fy = forceY[node] + back * y[node];
-        const part = Math.min(1, most / Math.max(Math.hypot(fx, fy), 1e-9));
-        x[node] += part * fx; y[node] += part * fy;
-      }
-    }
-    const furthest = Math.max.apply(null, Array.from(x).concat(Array.from(y)).map(Math.abs)) || 1;
-    return Array.from(rings.keys()).map(function (node) {
-      return [Math.round(1000 * x[node] / furthest), Math.round(1000 * y[node] / furthest)];
-    });
-  }
-
-  // What lies within two edges of any node, from the edges of the whole graph: what garnet.report.neighbourhood does.
-  function look(graph, id) {
-    const of = graph.of || (graph.of = graph.first.reduce(function (lists, first, edge) {
-      [first, graph.second[edge]].forEach(function (node) { (lists[node] = lists[node] || []).push(edge); });
-      return lists;
-    }, []));
-    function kind(edge) { return Number(graph.kinds[edge]); }
-    function marked(edge) { return Number(graph.marked[edge]); }
-    function score(edge) { return graph.scores[edge] === null ? Infinity : graph.scores[edge]; }
-    function before(a, b) {
-      return a[1] - b[1] || marked(b[2]) - marked(a[2]) || (score(b[2]) > score(a[2])) - (score(a[2]) > score(b[2])) || a[0] - b[0];
-    }
-    const best = new Map();
-    [ADDED, DROPPED].forEach(function (absent) {
-      let inner = [id];
-      [1, 2].forEach(function (ring) {
-        const next = new Set();
-        inner.forEach(function (node) {
-          (of[node] || []).forEach(function (edge) {
-            if (kind(edge) === absent) return;
-            const other = graph.first[edge] + graph.second[edge] - node, row = [other, ring, edge];
-            next.add(other);
-            if (other !== id && (!best.has(other) || before(row, best.get(other)) < 0)) best.set(other, row);
-          });
-        });
-        inner = Array.from(next);
-      });
-    });
-    const rows = Array.from(best.values()).sort(before), shown = [[id, 0]].concat(rows.slice(0, graph.most - 1));
-    const at = new Map(shown.map(function (row, number) { return [row[0], number]; })), edges = new Set();
-    shown.forEach(function (row) {
-      if (row[1] < 2) (of[row[0]] || []).forEach(function (edge) {
-        if (at.has(graph.first[edge]) && at.has(graph.second[edge])) edges.add(edge);
-      });
-    });
-    const ties = Array.from(edges).sort(function (a, b) { return a - b; }).map(function (edge) {
-      return [at.get(graph.first[edge]), at.get(graph.second[edge]), kind(edge), marked(edge), graph.scores[edge]];
-    });
-    function label(node) { return graph.labels ? graph.labels[node] : -1; }
-    function name(node) { return graph.names ? graph.names[node] : String(node); }
-    const spots = place(shown.map(function (row) { return row[1]; }), ties, shown.map(function (row) { return label(row[0]); }));
-    return { id: id, name: name(id), label: label(id), left_out: rows.length + 1 - shown.length, edges: ties,
-      nodes: shown.map(function (row, number) {
-        return [row[0], name(row[0]), spots[number][0], spots[number][1], row[1], label(row[0])];
-      }) };
+  // A name keeps its direction of writing to itself.
+  function isolated(name) {
+    const made = document.createElement("bdi");
+    made.textContent = name;
+    return made;
   }
 
   function explore(box) {
     const data = JSON.parse(box.querySelector("script.data").textContent);
-    const views = data.views, words = data.words;
+    const words = data.words, whole = data.graph, views = new Map();
     const pick = box.querySelector(".pick"), seek = box.querySelector(".seek"), status = box.querySelector(".status");
     const panels = Array.from(box.querySelectorAll(".panel")).map(function (panel, number) {
       return { svg: panel.querySelector("svg.net"), tip: panel.querySelector(".tip"), frame: panel.querySelector(".frame"),
         absent: data.panels[number][1], ties: [], at: -1 };
     });
-    const places = new Map(views.map(function (view, number) { return [view.id, number]; }));
     // In a small graph any node can be looked at, in a large one those that are in the list.
-    function isKnown(id) { return places.has(id) || (data.graph && id >= 0 && id < data.graph.nodes); }
-    function visit(id) {
-      if (!places.has(id)) {
-        views.push(look(data.graph, id));
-        places.set(id, views.length - 1);
-        const option = document.createElement("option");
-        option.value = String(views.length - 1);
-        option.textContent = views[views.length - 1].name;
-        pick.appendChild(option);
+    function isKnown(id) { return whole ? id < whole.ids.length : data.listed.includes(id); }
+    function found(id) {
+      if (!views.has(id)) {
+        views.set(id, whole ? look(whole, id, data.most) : look(data.parts[data.listed.indexOf(id)], 0, data.most));
       }
-      go(places.get(id));
+      return views.get(id);
     }
     let view = null, camera = { x: 0, y: 0, half: HALF };
 
@@ -168,20 +71,20 @@
     function labelOf(node) { return node[5] < 0 ? "unknown" : String(node[5]); }
     function labelled(before, node) { return words.labelled ? before + "label " + labelOf(node) : ""; }
     function scoreOf(edge) { return words.score + " " + (edge[4] === null ? "not known" : edge[4]); }
-    function aboutEdge(edge) {
+    function aboutEdge(edge, gap) {
       const a = view.nodes[edge[0]], b = view.nodes[edge[1]];
       const known = a[5] >= 0 && b[5] >= 0;
       const kind = (edge[3] ? words.marked + ", " : "") + words.kinds[edge[2]];
-      return a[1] + " – " + b[1] + "\n" + kind + "\n" + scoreOf(edge) +
-        (known ? "\n" + (a[5] === b[5] ? "same label" : "different labels") : "");
+      return [isolated(a[1]), " – ", isolated(b[1]), gap, kind, gap, scoreOf(edge)]
+        .concat(known ? [gap, a[5] === b[5] ? "same label" : "different labels"] : []);
     }
     function aboutNode(node) {
-      return node[1] + (node[1] === String(node[0]) ? "" : " (id " + node[0] + ")") + labelled("\n", node) +
-        (isKnown(node[0]) && node[0] !== view.id ? "\nclick to go there" : "");
+      return [isolated(node[1]), (node[1] === String(node[0]) ? "" : " (id " + node[0] + ")") + labelled("\n", node) +
+        (isKnown(node[0]) && node[0] !== view.nodes[0][0] ? "\nclick to go there" : "")];
     }
 
-    function show(panel, text, x, y) {
-      panel.tip.textContent = text;
+    function show(panel, parts, x, y) {
+      panel.tip.replaceChildren(...parts);
       panel.tip.hidden = false;
       const frame = panel.frame.getBoundingClientRect(), tip = panel.tip.getBoundingClientRect();
       let left = x - frame.left + 14, top = y - frame.top + 14;
@@ -239,9 +142,10 @@
       panel.at = -1;
       view.nodes.forEach(function (node, number) {
         if (!seen.has(number)) return;
-        const same = node[5] >= 0 && node[5] === view.label;
+        const same = node[5] >= 0 && node[5] === view.nodes[0][5];
         const kind = number === 0 ? " middle" : same ? " same" : "";
-        make("circle", { "class": "node" + kind + (isKnown(node[0]) ? " known" : ""), "data-node": number, cx: node[2],
+        make("circle", { "class": "node" + kind + (isKnown(node[0]) ? " known" : ""), "data-node": number,
+          "data-id": node[0], cx: node[2],
           cy: node[3], "data-size": number === 0 ? 34 : node[4] === 1 ? 24 : 17 }, spots);
       });
       const middle = view.nodes[0];
@@ -273,30 +177,37 @@
       place.replaceChildren(table);
     }
 
-    function go(number) {
-      view = views[number];
-      pick.value = String(number);
+    function go(id) {
+      view = found(id);
+      if (!pick.querySelector('option[value="' + id + '"]')) pick.add(new Option(view.nodes[0][1], String(id)));
+      pick.value = String(id);
       const counts = panels.map(draw);
       hide();
       fit();
       list();
-      const out = view.left_out ? " " + count(view.left_out, "more node") + " not shown." : "";
-      status.textContent = "Node " + view.name + labelled(", ", view.nodes[0]) + ": " + panels.map(function (panel, n) {
-        return data.panels[n][0].toLowerCase() + " " + count(counts[n].nodes, "node") + " and " + count(counts[n].edges, "edge");
-      }).join(", ") + "." + out;
+      const part = view.leftOut ? " shown" : "";
+      status.replaceChildren("Node ", isolated(view.nodes[0][1]), labelled(", ", view.nodes[0]) + ": " +
+        panels.map(function (panel, n) {
+          return data.panels[n][0].toLowerCase() + " " + count(counts[n].nodes, "node") + " and " +
+            count(counts[n].edges, "edge") + part;
+        }).join(", ") + "." + (view.leftOut ? " " + count(view.leftOut, "more node") + " not shown." : ""));
     }
 
+    // A name comes first, as it may be the number of another node; where not all names are here, a number may be one.
+    function idOf(text) {
+      const names = whole ? whole.names : data.parts[0].names && data.parts.map(function (part) { return part.names[0]; });
+      const named = names ? names.indexOf(text) : -1;
+      if (named >= 0) return whole ? named : data.listed[named];
+      return /^\d+$/.test(text) && (whole || !names) && isKnown(Number(text)) ? Number(text) : -1;
+    }
     function search() {
       const text = seek.value.trim();
       if (!text) return;
-      let found = views.findIndex(function (one) { return one.name === text; });
-      if (found < 0) found = views.findIndex(function (one) { return String(one.id) === text; });
-      const named = data.graph && data.graph.names ? data.graph.names.indexOf(text) : -1;
-      if (found >= 0) go(found);
-      else if (named >= 0) visit(named);
-      else if (/^\d+$/.test(text) && isKnown(Number(text))) visit(Number(text));
-      else if (data.graph) status.textContent = "There is no node " + text + " in this graph.";
-      else status.textContent = "Node " + text + " is not among those in this report; make it again with --node " + text + ".";
+      const id = idOf(text);
+      if (id >= 0) go(id);
+      else if (whole) status.replaceChildren("There is no node ", isolated(text), " in this graph.");
+      else status.replaceChildren("Node ", isolated(text), " is not among those in this report; make it again with --node ",
+        isolated(text), ".");
     }
 
     function step(panel, by) {
@@ -309,9 +220,9 @@
       const frame = panel.frame.getBoundingClientRect(), a = view.nodes[edge[0]], b = view.nodes[edge[1]];
       const x = ((a[2] + b[2]) / 2 - camera.x + camera.half) / (2 * camera.half);
       const y = ((a[3] + b[3]) / 2 - camera.y + camera.half) / (2 * camera.half);
-      show(panel, aboutEdge(edge), frame.left + frame.width * Math.min(1, Math.max(0, x)),
+      show(panel, aboutEdge(edge, "\n"), frame.left + frame.width * Math.min(1, Math.max(0, x)),
         frame.top + frame.height * Math.min(1, Math.max(0, y)));
-      status.textContent = panel.tip.textContent.replace(/\n/g, ", ") + ".";
+      status.replaceChildren(...aboutEdge(edge, ", "), ".");
     }
 
     pick.addEventListener("change", function () { go(Number(pick.value)); });
@@ -324,59 +235,64 @@
 
     panels.forEach(function (panel) {
       const svg = panel.svg, fingers = new Map();
-      let dragged = false, apart = 0;
-      function spot(event) {
+      let dragged = false;
+      function spot(x, y) {
         const frame = svg.getBoundingClientRect();
-        return [camera.x + camera.half * (2 * (event.clientX - frame.left) / frame.width - 1),
-          camera.y + camera.half * (2 * (event.clientY - frame.top) / frame.height - 1)];
+        return [camera.x + camera.half * (2 * (x - frame.left) / frame.width - 1),
+          camera.y + camera.half * (2 * (y - frame.top) / frame.height - 1)];
       }
-      function gap() {
-        const two = Array.from(fingers.values());
-        return Math.hypot(two[0][0] - two[1][0], two[0][1] - two[1][1]);
+      // The middle of the fingers, and how far apart two are.
+      function grip() {
+        const all = Array.from(fingers.values()), one = all[0], other = all[all.length - 1];
+        return [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2, Math.hypot(one[0] - other[0], one[1] - other[1])];
       }
+      function lift(event) { fingers.delete(event.pointerId); }
+      // Without Ctrl the wheel scrolls the page, and so does a single finger.
       svg.addEventListener("wheel", function (event) {
+        if (!event.ctrlKey && !event.metaKey) return;
         event.preventDefault();
-        const at = spot(event);
-        zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 300), at[0], at[1]);
+        zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 300), ...spot(event.clientX, event.clientY));
       }, { passive: false });
+      ["touchstart", "touchmove"].forEach(function (name) {
+        svg.addEventListener(name, function (event) { if (event.touches.length > 1) event.preventDefault(); }, { passive: false });
+      });
       svg.addEventListener("pointerdown", function (event) {
         fingers.set(event.pointerId, [event.clientX, event.clientY]);
         dragged = false;
-        if (fingers.size === 2) apart = gap();
       });
       svg.addEventListener("pointermove", function (event) {
+        // Another button does not drag, and that this one was released outside of the picture shows only now.
+        if (!(event.buttons & 1)) lift(event);
         const last = fingers.get(event.pointerId);
-        if (last) {
-          const wide = svg.getBoundingClientRect().width;
-          const x = event.clientX - last[0], y = event.clientY - last[1];
-          if (!dragged && Math.hypot(x, y) < 4) return;
-          if (!dragged) svg.setPointerCapture(event.pointerId);
-          dragged = true;
-          fingers.set(event.pointerId, [event.clientX, event.clientY]);
-          if (fingers.size === 2) { const now = gap(); zoom(apart / now); apart = now; } else move(-2 * x / wide, -2 * y / wide);
-          hide();
-          return;
-        }
-        tell(event);
+        if (!last) { tell(event); return; }
+        if (event.pointerType === "touch" && fingers.size < 2) return;
+        if (!dragged && Math.hypot(event.clientX - last[0], event.clientY - last[1]) < 4) return;
+        if (!dragged) svg.setPointerCapture(event.pointerId);
+        dragged = true;
+        const old = grip(), wide = svg.getBoundingClientRect().width;
+        fingers.set(event.pointerId, [event.clientX, event.clientY]);
+        const now = grip();
+        move(-2 * (now[0] - old[0]) / wide, -2 * (now[1] - old[1]) / wide);
+        if (old[2] && now[2]) zoom(old[2] / now[2], ...spot(now[0], now[1]));
+        hide();
       });
       function tell(event) {
         const tie = event.target.closest(".tie"), node = event.target.closest(".node");
         hide();
         if (tie) {
           light(tie.dataset.edge, "edge");
-          show(panel, aboutEdge(view.edges[Number(tie.dataset.edge)]), event.clientX, event.clientY);
+          show(panel, aboutEdge(view.edges[Number(tie.dataset.edge)], "\n"), event.clientX, event.clientY);
         } else if (node) {
           light(node.dataset.node, "node");
           show(panel, aboutNode(view.nodes[Number(node.dataset.node)]), event.clientX, event.clientY);
         }
       }
-      function lift(event) { fingers.delete(event.pointerId); }
       ["pointerup", "pointercancel"].forEach(function (name) { svg.addEventListener(name, lift); });
       svg.addEventListener("pointerleave", function (event) { if (!fingers.has(event.pointerId)) hide(); });
       svg.addEventListener("click", function (event) {
         const node = event.target.closest(".node");
-        if (node && !dragged && isKnown(view.nodes[Number(node.dataset.node)][0])) {
-          visit(view.nodes[Number(node.dataset.node)][0]);
+        if (node && !dragged && isKnown(Number(node.dataset.id))) {
+          go(Number(node.dataset.id));
         } else if (!dragged) {
           tell(event);  // a finger does not hover
         }
@@ -394,7 +310,7 @@
         if (act) { event.preventDefault(); act(); }
       });
     });
-    go(0);
+    go(data.listed[0]);
   }
 
   document.querySelectorAll(".explorer").forEach(explore);
