@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from garnet.audit.doubt import Evidence, doubt
+from garnet.audit.doubt import Evidence, learn
 from garnet.audit.planted import planted
 from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
@@ -18,7 +19,7 @@ from garnet.graph import Edges, Graph, as_graph
 from garnet.provenance import Provenance
 from garnet.purification import Clock, Progress, Stage
 
-_COPIES, _WEAK = 3, 0.6
+_COPIES, _WEAK, _ENOUGH = 3, 0.6, 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,29 +142,34 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     clock = Clock(progress)
     with clock("reasons"):
         reasons = reasons_of(graph, seed=seed, device=device)
-    false = []
+    parts = []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
             copy, new = planted(graph, seed=seed + number, device=device)
-            false.append(reasons_of(copy, seed=seed, device=device).evidence(new))
+            parts.append(reasons_of(copy, seed=seed, device=device).evidence(new))
     with clock("doubt"):
-        both = Evidence(*(np.concatenate([getattr(one, part) for one in false]) for part in ("belief", "degrees")))
-        # The more shared neighbours count, the less is left for degrees to tell.
-        found = doubt(reasons.evidence(), both, most_say=1 / reasons.weights["shared_neighbors"])
-        reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
+        false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))
+        power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
+        if len(false.belief):
+            some = slice(None, None, max(1, graph.num_edges // _ENOUGH))
+            # The more shared neighbours count, the less is left for degrees to tell.
+            found = learn(reasons.evidence(some), false, most_say=1 / reasons.weights["shared_neighbors"])
+            reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
+            power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
+            fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
         because = reasons.because
     edges = graph.edges
-    believed = np.bincount(edges.ravel(), np.tile(1 - found.suspicion, 2), graph.num_nodes)
+    believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
     return Audit(
         graph=graph,
         edges=edges,
-        suspicion=found.suspicion,
+        suspicion=suspicion,
         reasons={**reasons.columns, "because": because},
         nodes=np.where(counts > 0, believed / np.maximum(counts, 1), 1.0),
         weights=reasons.weights,
-        share=found.share,
-        power=found.power,
-        planted=found.planted,
+        share=float(suspicion.mean()),
+        power=power,
+        planted=fakes,
         stages=tuple(clock.stages),
     )

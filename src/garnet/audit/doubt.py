@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Numbers = NDArray[np.float64]
 
 _FIRST_GUESS, _MOST = 0.05, 0.5
 _STRATA, _HELD = 7, np.array([0.005, 0.0005])
-_ROUNDS, _SETTLED, _ENOUGH = 100, 1e-3, 100_000
+_ROUNDS, _SETTLED = 100, 1e-3
 _STEPS, _RIDGE = 25, 1e-3
 
 
@@ -21,40 +23,37 @@ class Evidence:
 
     Attributes:
         belief: (m,) what all reasons together say for each.
-        degrees: (m,) the product of the degrees of its ends.
+        degrees: (m,) the log-odds of the rank that the product of its ends' degrees has among all edges.
     """
 
     belief: Numbers
     degrees: Numbers
 
-    def some(self) -> Evidence:
-        """About a hundred thousand of the edges, evenly: enough to learn from."""
-        step = max(1, len(self.belief) // _ENOUGH)
-        return Evidence(self.belief[::step], self.degrees[::step])
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """How suspicious edges are.
+    """How suspicious an edge is by what is known of it.
 
     Attributes:
-        suspicion: (m,) from 0 to 1.
-        share: its mean, about the share of false edges.
+        say: what degrees count beside belief: above 0 where false edges join nodes of few neighbours, below 0 where
+            they join hubs.
+        slope: by how much the log-odds of suspicion fall as belief and degrees together rise by one.
+        level: the log-odds where these are zero.
         power: how often a planted edge was believed less than one of the graph.
-        planted: (f,) how suspicious the planted edges are.
-        say: what the log-odds of the degrees' rank count: above 0 where false edges join nodes of few neighbours, below
-            0 where they join hubs.
     """
 
-    suspicion: Numbers
-    share: float
-    power: float
-    planted: Numbers
     say: float
+    slope: float
+    level: float
+    power: float
+
+    def suspicion(self, believed: Tensor) -> Tensor:
+        """How likely edges are false, (m,) from 0 to 1, by the sum of belief and degrees, each with its say."""
+        return torch.sigmoid(self.level - self.slope * believed)
 
 
-def doubt(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
-    """How likely each edge is to be one of the false ones that are among all edges.
+def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
+    """How likely an edge is to be one of the false ones that are among all edges.
 
     Edges are a mixture of true and false ones, of which the planted are a sample: among edges of alike degrees, the
     odds of both are exponential in belief. Who made edges up need not have chosen degrees as the planted have them, so
@@ -63,30 +62,17 @@ def doubt(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
     of this sum that comes nearest to the mixture.
 
     Args:
-        edges: of the graph.
-        false: of edges that were planted into copies of the graph.
+        edges: some of the graph's, evenly chosen.
+        false: of edges that were planted into copies of the graph, at least one.
         most_say: the most that the degrees may count.
     """
-    if not len(edges.belief) or not len(false.belief):
-        return Doubt(np.zeros(len(edges.belief)), 0.0, 0.5, np.zeros(len(false.belief)), 0.0)
-    learnt = edges.some()
-    likely, say = _mixture(learnt, false.some())
+    likely, say = _mixture(edges, false)
     say = float(np.clip(say, -most_say, most_say))
-    sums = [one.belief + say * log_odds_of_rank(one.degrees, edges.degrees) for one in (learnt, edges, false)]
-    centre, spread = sums[1].mean(), max(float(sums[1].std()), 1e-12)
-    designs = [np.stack([(centre - one) / spread, np.ones(len(one))], axis=1) for one in sums]
-    curve = _logistic(designs[0], likely)
-    curve[0] = max(curve[0], 0.0)
-    suspicion, planted = (_chance(design @ curve) for design in designs[1:])
-    return Doubt(suspicion, float(suspicion.mean()), _power(sums[1], sums[2]), planted, say)
-
-
-def log_odds_of_rank(values: Numbers, among: Numbers) -> Numbers:
-    """The log-odds of the rank that each value has, or would have, among others; ties share theirs."""
-    ordered = np.sort(among)
-    below = (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / 2
-    share = np.clip(below / len(ordered), 0.5 / len(ordered), 1 - 0.5 / len(ordered))
-    return np.log(share / (1 - share))
+    believed, planted = (one.belief + say * one.degrees for one in (edges, false))
+    centre, spread = float(believed.mean()), max(float(believed.std()), 1e-12)
+    slope, level = _logistic(np.column_stack([(centre - believed) / spread, np.ones(len(believed))]), likely)
+    slope = max(float(slope), 0.0) / spread
+    return Doubt(say=say, slope=slope, level=float(level) + slope * centre, power=_power(believed, planted))
 
 
 def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
@@ -98,8 +84,7 @@ def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
     strata = np.eye(len(cuts) + 1)[np.searchsorted(cuts, np.concatenate([edges.degrees, false.degrees]), "right")]
     looks = np.column_stack([(belief - edges.belief.mean()) / spread, strata])
     is_planted = np.repeat([0.0, 1.0], [m, count])
-    ranks = log_odds_of_rank(edges.degrees, edges.degrees)
-    chosen = np.column_stack([ranks, np.ones(m)])
+    chosen = np.column_stack([edges.degrees, np.ones(m)])
 
     usual = np.array([0.0, np.log(_FIRST_GUESS / (1 - _FIRST_GUESS))])
     odds, share, likely = np.zeros(looks.shape[1]), usual, np.full(m, _FIRST_GUESS)

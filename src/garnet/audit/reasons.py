@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from garnet.audit.doubt import Evidence, log_odds_of_rank
+from garnet.audit.doubt import Evidence
 from garnet.backbones.base import gcn_matrix
 from garnet.errors import RecallWarning
 from garnet.features import Features, alikeness, feature_block, scale
@@ -33,38 +32,33 @@ class Reasons:
     """What was found of every edge of a graph, and how much of it counts.
 
     Attributes:
-        found: by name, (m,) each; the larger, the more it speaks for the edge, but for `degrees`, their product, which
-            speaks for or against.
+        said: by name, (m,) each: the log-odds of an edge's rank among all; the larger, the more it speaks for the edge,
+            but for `degrees`, those of both ends multiplied, which speak for or against.
         weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
             seen (`garnet.audit.doubt`).
         columns: what a reader is shown, in plain quantities.
     """
 
-    found: Mapping[str, NDArray[np.float64]]
+    said: Mapping[str, Tensor]
     weights: Mapping[str, float]
     columns: Mapping[str, NDArray[Any]]
 
-    def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
-        """What `garnet.audit.doubt` needs to know of all edges, or of some."""
-        return Evidence(self.belief[chosen], self.found["degrees"][chosen])
-
-    @cached_property
-    def spoken(self) -> dict[str, NDArray[np.float64]]:
-        """What each reason says of each edge, (m,): the log-odds of its rank among all edges, times the weight."""
-        return {name: self.weights[name] * log_odds_of_rank(values, values) for name, values in self.found.items()}
-
     @property
-    def belief(self) -> NDArray[np.float64]:
-        """The sum of what all reasons say, (m,)."""
-        total: NDArray[np.float64] = np.sum(list(self.spoken.values()), axis=0)
-        return total
+    def belief(self) -> Tensor:
+        """The sum of what all reasons say, (m,), each with its weight."""
+        return torch.stack([self.weights[name] * said for name, said in self.said.items()]).sum(dim=0)
 
     @property
     def because(self) -> NDArray[np.str_]:
         """The name of the reason that speaks most against each edge, (m,)."""
-        most = np.argmin(list(self.spoken.values()), axis=0)
-        names: NDArray[np.str_] = np.array(list(self.spoken))[most]
+        least = torch.stack([self.weights[name] * said for name, said in self.said.items()]).argmin(dim=0)
+        names: NDArray[np.str_] = np.array(list(self.said))[least.cpu().numpy()]
         return names
+
+    def evidence(self, chosen: NDArray[np.bool_] | slice) -> Evidence:
+        """What `garnet.audit.doubt` learns from, of some of the edges."""
+        belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
+        return Evidence(belief, degrees)
 
 
 def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
@@ -115,7 +109,7 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
             weights["same_class"] = _CLASSES * reliable**2
     columns |= {name: values for name, values in found.items() if name not in (*columns, "degrees")}
     return Reasons(
-        {name: values.double().cpu().numpy() for name, values in found.items()},
+        {name: _log_odds_of_rank(values) for name, values in found.items()},
         weights,
         {name: values.cpu().numpy() for name, values in columns.items()},
     )
@@ -156,3 +150,9 @@ def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: 
     right = float((scores[held].argmax(dim=1).cpu() == labels[held]).double().mean()) if len(held) else 0.0
     reliable = max(0.0, (right - 1 / count) / (1 - 1 / count)) if count > 1 else 0.0
     return (_SHARPNESS * scores).softmax(dim=1).float(), reliable
+
+
+def _log_odds_of_rank(values: Tensor) -> Tensor:
+    """The log-odds of the rank of each value, in float64; ties share theirs."""
+    _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    return torch.logit((counts.cumsum(0) - counts / 2).double() / len(values))[place]

@@ -144,4 +144,13 @@ FIGURES: dict[str, Drawing] = {
         command=doubts.COMMAND,
         draw=doubts.found_by_audit,
     ),
+    "alarms": Drawing(
+        title="How suspicious the edges of clean graphs are",
+        see="Right of the dotted line an edge is doubted: hardly any of the clean graphs but for Squirrel, and most of "
+        "an attack's. Where all edges are rewired at random, no edge stands out. The first and the last step hold what "
+        "lies beyond.",
+        records=("audit.json",),
+        command=doubts.COMMAND,
+        draw=doubts.false_alarms,
+    ),
 }
