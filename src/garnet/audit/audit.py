@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.audit.doubt import Evidence, learn
+from garnet.audit.doubt import WEAK, Evidence, learn
 from garnet.audit.planted import planted
 from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
@@ -19,7 +19,7 @@ from garnet.graph import Edges, Graph, as_graph
 from garnet.provenance import Provenance
 from garnet.purification import Clock, Progress, Stage
 
-_COPIES, _WEAK, _ENOUGH = 3, 0.6, 100_000
+_COPIES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,14 @@ class Audit:
     @property
     def blind(self) -> bool:
         """Whether made-up edges can hardly be told from others here, or none could be planted to compare with."""
-        return not len(self.planted) or self.power <= _WEAK
+        return not len(self.planted) or self.power <= WEAK
 
     @property
     def false_alarms(self) -> float:
-        """About which share of the doubted edges is true after all, if suspicion is right; 0 where none is doubted."""
+        """About which share of the doubted edges is true after all, if suspicion is right; 0 where none is doubted.
+
+        It cannot know of true edges that are there by mere chance: these look as planted ones do.
+        """
         return float(1 - self.suspicion[self.doubted].mean()) if self.doubted.any() else 0.0
 
     @property
@@ -151,9 +154,8 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
         false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))
         power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
         if len(false.belief):
-            some = slice(None, None, max(1, graph.num_edges // _ENOUGH))
             # The more shared neighbours count, the less is left for degrees to tell.
-            found = learn(reasons.evidence(some), false, most_say=1 / reasons.weights["shared_neighbors"])
+            found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
             reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
             power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
             fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()

@@ -11,9 +11,12 @@ from torch import Tensor
 
 Numbers = NDArray[np.float64]
 
+WEAK = 0.65
+"""Up to this power, planted edges look too much like others to say which are made up, or how many."""
+
 _FIRST_GUESS, _MOST = 0.05, 0.5
 _STRATA, _HELD = 7, np.array([0.005, 0.0005])
-_ROUNDS, _SETTLED = 100, 1e-3
+_ROUNDS, _SETTLED, _ENOUGH = 100, 1e-3, 100_000
 _STEPS, _RIDGE = 25, 1e-3
 
 
@@ -28,6 +31,11 @@ class Evidence:
 
     belief: Numbers
     degrees: Numbers
+
+    def some(self) -> Evidence:
+        """About a hundred thousand of them, evenly."""
+        step = max(1, len(self.belief) // _ENOUGH)
+        return Evidence(self.belief[::step], self.degrees[::step])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +67,15 @@ def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
     odds of both are exponential in belief. Who made edges up need not have chosen degrees as the planted have them, so
     the share of false edges may rise or fall with the degrees. All of this follows by expectation and maximisation.
     Then belief and degrees are added up, each with the say that was found, and suspicion is the falling logistic curve
-    of this sum that comes nearest to the mixture.
+    of this sum that comes nearest to the mixture. Where belief hardly tells planted edges from others, a mixture could
+    be anything; the share then stays the first guess, a twentieth.
 
     Args:
-        edges: some of the graph's, evenly chosen.
+        edges: of the graph; a hundred thousand are enough to learn from.
         false: of edges that were planted into copies of the graph, at least one.
         most_say: the most that the degrees may count.
     """
+    edges, false = edges.some(), false.some()
     likely, say = _mixture(edges, false)
     say = float(np.clip(say, -most_say, most_say))
     believed, planted = (one.belief + say * one.degrees for one in (edges, false))
@@ -87,6 +97,7 @@ def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
     chosen = np.column_stack([edges.degrees, np.ones(m)])
 
     usual = np.array([0.0, np.log(_FIRST_GUESS / (1 - _FIRST_GUESS))])
+    telling = _power(edges.belief, false.belief) > WEAK
     odds, share, likely = np.zeros(looks.shape[1]), usual, np.full(m, _FIRST_GUESS)
     for _ in range(_ROUNDS):
         # In each stratum the planted edges weigh as much as the true ones, so that degrees alone tell nothing.
@@ -94,7 +105,8 @@ def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
         weights = np.concatenate([1 - likely, strata[m:] @ (true / np.maximum(strata[m:].sum(axis=0), 1))])
         odds = _logistic(looks, is_planted, weights, start=odds)
         odds[0] = min(odds[0], 0.0)
-        share = _logistic(chosen, likely, held=_HELD * m, at=usual, start=share)
+        if telling:
+            share = _logistic(chosen, likely, held=_HELD * m, at=usual, start=share)
         before, likely = likely, _chance(looks[:m] @ odds + np.minimum(chosen @ share, np.log(_MOST / (1 - _MOST))))
         if np.abs(likely - before).max() < _SETTLED:
             break

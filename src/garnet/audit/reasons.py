@@ -55,8 +55,8 @@ class Reasons:
         names: NDArray[np.str_] = np.array(list(self.said))[least.cpu().numpy()]
         return names
 
-    def evidence(self, chosen: NDArray[np.bool_] | slice) -> Evidence:
-        """What `garnet.audit.doubt` learns from, of some of the edges."""
+    def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
+        """What `garnet.audit.doubt` learns from, of all edges or of some."""
         belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
         return Evidence(belief, degrees)
 

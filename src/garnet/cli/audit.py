@@ -88,7 +88,7 @@ def say_audit(found: Audit, source: Path, top: int) -> None:
     """Print the verdict and the most suspicious edges."""
     figures = found.summary()
     wrong = (
-        f", of which about {100 * figures['false_alarms']:.0f} % would be false alarms" if figures["doubted"] else ""
+        f" ({100 * figures['false_alarms']:.0f} % of them wrongly, by its own estimate)" if figures["doubted"] else ""
     )
     out.print(
         f"{escape(str(source))}: {figures['doubted']:,} of {figures['edges']:,} edges are more likely made up than "

@@ -87,10 +87,11 @@ def _spread(audit: Audit) -> Section:
         mark=(0.0, "suspicion 0.5"),
     )  # fmt: skip
     text = (
-        f"About {percent(audit.share)} of all edges look made up, and about {percent(audit.false_alarms)} of the "
-        f"doubted ones would be false alarms. Of edges that were planted at random, {percent(audit.power)} looked "
-        "worse than an edge of the graph, where 50 % would be chance. Where nobody made edges up, few edges of the "
-        "graph look like the planted ones. The first and the last bin hold what lies beyond."
+        f"About {percent(audit.share)} of all edges look made up; by its own estimate the audit doubts "
+        f"{percent(audit.false_alarms)} of the doubted ones wrongly, and edges that are there by mere chance look made "
+        f"up, too. Of edges that were planted at random, {percent(audit.power)} looked worse than an edge of the "
+        "graph, where 50 % would be chance. Where nobody made edges up, few edges of the graph look like the planted "
+        "ones. The first and the last bin hold what lies beyond."
     )
     return Section(title, text, drawn)
 
