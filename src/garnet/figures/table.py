@@ -146,7 +146,7 @@ FIGURES: dict[str, Drawing] = {
     ),
     "alarms": Drawing(
         title="How suspicious the edges of clean graphs are",
-        see="Right of the dotted line an edge is doubted: hardly any of the clean graphs but for Squirrel, and most of "
+        see="Right of the dotted line an edge is doubted: few of the clean graphs, most of them Squirrel's, and many of "
         "an attack's. Where all edges are rewired at random, no edge stands out. The first and the last step hold what "
         "lies beyond.",
         records=("audit.json",),
