@@ -147,7 +147,7 @@ FIGURES: dict[str, Drawing] = {
     "alarms": Drawing(
         title="How suspicious the edges of clean graphs are",
         see="Right of the dotted line an edge is doubted: few of the clean graphs, most of them of Squirrel, many "
-        "of an attack. Where all edges are rewired at random, no edge stands out. The first and the last step hold what "
+        "of an attack. Where all edges are rewired at random, no edge stands out. The first and last steps hold what "
         "lies beyond.",
         records=("audit.json",),
         command=doubts.COMMAND,
