@@ -79,6 +79,7 @@ def test_what_else_the_readme_times_is_in_the_records():
         f"{products['arxiv']['seconds']:.1f} s",
         f"{fastest:.1f} s, with a neighbour recall of {products['recall of 10,000']:.3f}",
         f"{products['training']['seconds']:.0f} s",
+        f"{figures('audit-cuda')['drawn']['seconds']:.0f} s",
         "{:.0f} and {:.0f} times as long, Pro-GNN {:.0f} and {:.0f}, GNNGuard {:.0f} and {:.0f}".format(*slower),
         "{:.0f} times less than PyG on `edge_index`, {:.0f} times less".format(*step["ratio"].values()),
         f"{training['ten seeds on cora']['ratio']:.1f} times less than in a row; {cuda['ratio']:.1f} times less",
@@ -104,3 +105,30 @@ def test_the_tables_of_scale_are_those_of_the_records():
         assert row(*(f"{one:.1f} s" for one in seconds)) in page
     agreement = figures("cuda")["agreement"]["arxiv"]["edge_jaccard"]
     assert f"share {agreement:.2f} of their edges" in page
+
+
+SCORES = ["audit", "audit without labels", "gradient of the graphical model", "spectral distance", "shared neighbours"]
+SCORES += ["cosine of features", "Jaccard of features", "degree product, small", "degree product, large"]
+SCORES += ["gradient of a GCN"]
+
+
+def test_the_tables_of_the_audit_are_those_of_the_record():
+    page = (ROOT / "docs" / "results" / "audit.md").read_text().replace("**", "")
+    for name, found in figures("audit").items():
+        if name.endswith(" clean"):
+            rewired = (f"{100 * found['null doubted']:.2f} %", f"{found['null power']:.2f}")
+            parts = (
+                f"{100 * found['doubted']:.2f} %",
+                f"{100 * found['share']:.1f} %",
+                f"{found['power']:.2f}",
+                *rewired,
+            )
+            assert f"| {name.removesuffix(' clean')} |{row(*parts)}" in page
+            continue
+        head = f"| {name} | {100 * found['false']:.1f} % |"
+        for kind in ("auc", "ap"):
+            assert head + row(*(f"{found['scores'][score][kind]:.3f}" for score in SCORES)) in page
+        shares = [f"{100 * found['share']:.1f} %", f"{100 * found['doubted of false']:.0f} %"]
+        shares += [f"{100 * found['doubted of true']:.1f} %", f"{100 * found['false alarms']:.0f} %"]
+        shares += [f"{100 * found['false alarms, estimated']:.0f} %", f"{found['power']:.2f}"]
+        assert head + row(*shares, f"{found['seconds']:.1f}") in page
