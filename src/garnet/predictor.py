@@ -22,8 +22,6 @@ from garnet.provenance import Provenance
 from garnet.purification import Stage
 from garnet.registry import BACKBONES
 
-_LONGEST_DESCRIPTION = 1 << 16
-
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
@@ -122,17 +120,13 @@ class Predictor:
         Raises:
             GraphError: there is no such file, or it holds no model.
         """
-        from garnet.datasets.archive import Archive
+        from garnet.datasets.archive import described
         from garnet.datasets.files import load_graph
 
         graph = load_graph(path)
         try:
-            with Archive(Path(path)) as archive:
-                if "model" not in archive:
-                    raise GraphError("it holds a graph but no model.")
-                if archive.header("model", "u", ndim=1).nbytes > _LONGEST_DESCRIPTION:
-                    raise GraphError("its description of the model is absurdly long.")
-                description = _description(archive.read("model", "u").astype(np.uint8).tobytes(), graph)
+            with described(Path(path), "model", "it holds a graph but no model.") as (archive, text):
+                description = _description(text, graph)
                 names = [name for name in archive if name.startswith("weight_")]
                 parameters = {name[7:]: torch.from_numpy(archive.read(name)) for name in names}
                 if backbone is None and description["backbone"] is None:

@@ -202,7 +202,7 @@ def test_descriptions_that_are_none(saved):
         rewritten(saved, model=np.frombuffer(text, dtype=np.uint8))
         with pytest.raises(GraphError, match="description of the model is damaged"):
             Predictor.load(saved)
-    rewritten(saved, model=np.zeros(1 << 17, dtype=np.uint8))
+    rewritten(saved, model=np.zeros(1 << 21, dtype=np.uint8))
     with pytest.raises(GraphError, match="absurdly long"):
         Predictor.load(saved)
     rewritten(saved, model=np.zeros(8))

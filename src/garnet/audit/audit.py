@@ -16,6 +16,7 @@ from garnet.audit.planted import planted
 from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
+from garnet.parameters import require_device
 from garnet.provenance import Provenance
 from garnet.purification import Clock, Progress, Stage
 
@@ -139,6 +140,7 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
         >>> found.suspicion.shape == (cora().num_edges,)
         True
     """
+    require_device(device, "audit")
     graph = as_graph(graph)
     if not graph.num_edges:
         raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
@@ -148,7 +150,7 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     parts = []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
-            copy, new = planted(graph, seed=seed + number, device=device)
+            copy, new = planted(graph, seed=(seed, number), device=device)
             parts.append(reasons_of(copy, seed=seed, device=device).evidence(new))
     with clock("doubt"):
         false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))

@@ -15,9 +15,9 @@ WEAK = 0.65
 """Up to this power, planted edges look too much like others to say which are made up, or how many."""
 
 _FIRST_GUESS, _MOST = 0.05, 0.5
-_STRATA, _HELD = 7, np.array([0.005, 0.0005])
+_STRATA, _IN_STRATUM, _HELD = 7, 30, np.array([0.005, 0.0005])
 _ROUNDS, _SETTLED, _ENOUGH = 100, 1e-3, 100_000
-_STEPS, _RIDGE = 25, 1e-3
+_STEPS, _NEAR, _RIDGE = 50, 1e-6, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Evidence:
     degrees: Numbers
 
     def some(self) -> Evidence:
-        """About a hundred thousand of them, evenly."""
-        step = max(1, len(self.belief) // _ENOUGH)
-        return Evidence(self.belief[::step], self.degrees[::step])
+        """A hundred thousand of them at most, evenly."""
+        step = -(-len(self.belief) // _ENOUGH)
+        return Evidence(self.belief[:: step or 1], self.degrees[:: step or 1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Doubt:
 
     def suspicion(self, believed: Tensor) -> Tensor:
         """How likely edges are false, (m,) from 0 to 1, by the sum of belief and degrees, each with its say."""
-        return torch.sigmoid(self.level - self.slope * believed)
+        return torch.sigmoid(self.level - self.slope * believed).clamp_max(0.5 if self.power <= WEAK else 1.0)
 
 
 def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
@@ -68,7 +68,7 @@ def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
     the share of false edges may rise or fall with the degrees. All of this follows by expectation and maximisation.
     Then belief and degrees are added up, each with the say that was found, and suspicion is the falling logistic curve
     of this sum that comes nearest to the mixture. Where belief hardly tells planted edges from others, a mixture could
-    be anything; the share then stays the first guess, a twentieth.
+    be anything: it is then taken for granted that a twentieth is false, and no edge is more likely so than not.
 
     Args:
         edges: of the graph; a hundred thousand are enough to learn from.
@@ -77,7 +77,7 @@ def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
     """
     edges, false = edges.some(), false.some()
     likely, say = _mixture(edges, false)
-    say = float(np.clip(say, -most_say, most_say))
+    say = float(np.clip(say, -most_say, most_say)) + 0.0  # never -0.0
     believed, planted = (one.belief + say * one.degrees for one in (edges, false))
     centre, spread = float(believed.mean()), max(float(believed.std()), 1e-12)
     slope, level = _logistic(np.column_stack([(centre - believed) / spread, np.ones(len(believed))]), likely)
@@ -90,7 +90,9 @@ def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
     m, count = len(edges.belief), len(false.belief)
     belief = np.concatenate([edges.belief, false.belief])
     spread = max(float(edges.belief.std()), 1e-12)
-    cuts = np.unique(np.quantile(edges.degrees, np.arange(1, _STRATA) / _STRATA))
+    # By the planted edges, so that there are some in each.
+    strata_count = min(_STRATA, max(1, count // _IN_STRATUM))
+    cuts = np.unique(np.quantile(false.degrees, np.arange(1, strata_count) / strata_count))
     strata = np.eye(len(cuts) + 1)[np.searchsorted(cuts, np.concatenate([edges.degrees, false.degrees]), "right")]
     looks = np.column_stack([(belief - edges.belief.mean()) / spread, strata])
     is_planted = np.repeat([0.0, 1.0], [m, count])
@@ -123,16 +125,25 @@ def _logistic(
     start: Numbers | None = None,
 ) -> Numbers:
     """Coefficients of a weighted logistic regression, by Newton's method; `held` is how strongly they are held `at`."""
+
+    def cost(at_point: Numbers) -> float:
+        scores = design @ at_point
+        return float(
+            np.sum(weights * (np.logaddexp(0, scores) - target * scores)) + np.sum(held * (at_point - at) ** 2) / 2
+        )
+
     found = np.zeros(design.shape[1]) if start is None else start
+    least = cost(found)
     for _ in range(_STEPS):
         chance = _chance(design @ found)
         slope = design.T @ (weights * (chance - target)) + held * (found - at)
-        curvature = (design * (weights * chance * (1 - chance))[:, None]).T @ design + np.diag(
-            np.broadcast_to(held, len(found))
-        )
-        step = np.linalg.solve(curvature, slope)
-        found = found - step
-        if np.abs(step).max() < 1e-6:
+        curvature = (design * (weights * chance * (1 - chance))[:, None]).T @ design
+        step = np.linalg.solve(curvature + np.diag(np.broadcast_to(held, len(found))), slope)
+        # A whole step overshoots where chances are near 0 or 1.
+        while (reached := cost(found - step)) > least and np.abs(step).max() > _NEAR:
+            step = step / 2
+        found, least = found - step, min(least, reached)
+        if np.abs(step).max() <= _NEAR:
             break
     return found
 

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
 from garnet.datasets.archive import Archive, described
-from garnet.datasets.files import require_archive
 from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.provenance import Provenance
-
-__all__ = ["load_audit", "require_archive", "save_audit"]
 
 _REASON = "reason "
 _NUMBERS = ("share", "power")
@@ -66,7 +63,8 @@ def load_audit(path: str | Path) -> Audit:
 def _read(archive: Archive, text: bytes) -> Audit:
     with described_as("the audit"):
         facts = json.loads(text)
-        n, made, stages = int(facts["num_nodes"]), read_made(facts["made"]), read_stages(facts["stages"])
+        n, stages = int(facts["num_nodes"]), read_stages(facts.get("stages", []))
+        made = read_made(facts["made"]) if "made" in facts else None
         weights = {str(name): float(weight) for name, weight in facts["weights"].items()}
         numbers: dict[str, Any] = {name: float(facts[name]) for name in _NUMBERS}
     require_plausible(n, archive.header("edges", "i", ndim=2).shape[-1], "nodes")

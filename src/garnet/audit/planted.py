@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from garnet.resident import Resident, joined
 _SHARE = 0.05
 
 
-def planted(graph: Graph, *, seed: int, device: str = "cpu") -> tuple[Graph, NDArray[np.bool_]]:
+def planted(graph: Graph, *, seed: Sequence[int] | int, device: str = "cpu") -> tuple[Graph, NDArray[np.bool_]]:
     """The graph with a twentieth more edges, and which of the edges of this one are the new ones.
 
     The ends of a new edge are drawn as a rewiring that keeps all degrees would draw them (the configuration model).

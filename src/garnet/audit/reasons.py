@@ -51,8 +51,9 @@ class Reasons:
     @property
     def because(self) -> NDArray[np.str_]:
         """The name of the reason that speaks most against each edge, (m,)."""
-        least = torch.stack([self.weights[name] * said for name, said in self.said.items()]).argmin(dim=0)
-        names: NDArray[np.str_] = np.array(list(self.said))[least.cpu().numpy()]
+        counting = {name: weight for name, weight in self.weights.items() if weight}
+        least = torch.stack([weight * self.said[name] for name, weight in counting.items()]).argmin(dim=0)
+        names: NDArray[np.str_] = np.array(list(counting))[least.cpu().numpy()]
         return names
 
     def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
@@ -96,7 +97,7 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
     weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _DEGREES, "degrees": 0.0}
     columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
     columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
-    kind: Features = "none" if graph.features is None else "low-rank"
+    kind: Features = "low-rank" if graph.features is not None and graph.features.shape[1] else "none"
     if (block := feature_block(graph, kind, _FEATURES, seed=seed, device=device)) is not None:
         block = scale(block, "unit")
         alike, around = inner_products(block, block, edges), _of_neighborhood(here, block)
@@ -155,4 +156,4 @@ def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: 
 def _log_odds_of_rank(values: Tensor) -> Tensor:
     """The log-odds of the rank of each value, in float64; ties share theirs."""
     _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
-    return torch.logit((counts.cumsum(0) - counts / 2).double() / len(values))[place]
+    return torch.logit((counts.cumsum(0).double() - counts.double() / 2) / len(values))[place]

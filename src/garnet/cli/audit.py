@@ -87,15 +87,7 @@ def audit(
 def say_audit(found: Audit, source: Path, top: int) -> None:
     """Print the verdict and the most suspicious edges."""
     figures = found.summary()
-    wrong = (
-        f" ({100 * figures['false_alarms']:.0f} % of them wrongly, by its own estimate)" if figures["doubted"] else ""
-    )
-    out.print(
-        f"{escape(str(source))}: {figures['doubted']:,} of {figures['edges']:,} edges are more likely made up than "
-        f"not{wrong}; about {100 * figures['share']:.1f} % in all look made up.",
-        soft_wrap=True,
-    )
-    out.print(_how_sure(found), soft_wrap=True)
+    out.print(f"{escape(str(source))}: {_verdict(found)}", soft_wrap=True)
     if not top or not figures["edges"]:
         return
     columns = found.edge_table()
@@ -106,12 +98,16 @@ def say_audit(found: Audit, source: Path, top: int) -> None:
     out.print(table)
 
 
-def _how_sure(found: Audit) -> str:
+def _verdict(found: Audit) -> str:
+    m, doubted, unstable = len(found.suspicion), int(found.doubted.sum()), int((found.nodes < 0.5).sum())
     if not len(found.planted):
-        return "No edge could be planted to compare with, so nothing can be said of these."
-    unstable = int((found.nodes < 0.5).sum())
-    said = (
-        f"Of edges planted at random, {100 * found.power:.0f} % looked worse than an edge of the graph (50 % would be "
-        f"chance). {unstable:,} nodes rely on doubted edges more than on others."
+        return f"no edge was planted to compare with, so nothing can be said of its {m:,} edges."
+    planted = f"Of edges planted at random, {100 * found.power:.0f} % looked worse than an edge of the graph"
+    if found.blind:
+        return f"made-up edges can hardly be told from others here. {planted}, where 50 % would be chance."
+    wrong = f" ({100 * found.false_alarms:.0f} % of them wrongly, by its own estimate)" if doubted else ""
+    return (
+        f"{doubted:,} of {m:,} edges are more likely made up than not{wrong}; about {100 * found.share:.1f} % in all "
+        f"look made up.\n{planted} (50 % would be chance). "
+        f"{unstable:,} nodes rely on doubted edges more than on others."
     )
-    return said if not found.blind else f"{said} So here the audit can hardly tell made-up edges from others."

@@ -110,6 +110,8 @@ def _with_truth(subject: Any, path: Path) -> Any:
         raise GraphError(f"The graph that was purified is not the one that {path} makes; give its own perturbation.")
     # Of the edges that were flipped, the attacked graph has those that were added.
     added = made.dropped(subject.before)
+    if not added.shape[1]:
+        raise GraphError(f"{path} adds no edges, so there is nothing to show of them; leave --truth out.")
     return replace(subject, truth=canonical(added[0], added[1], subject.num_nodes))
 
 

@@ -54,18 +54,21 @@ def audit_sections(
         _edges(audit, ties),
         *pictures,
         *cost_section(audit.stages),
-        made_section(made, "The same command on the same graph gives the same bytes on a CPU."),
+        made_section(made, "The same command on the same graph gives the same numbers on a CPU."),
     ]
 
 
 def _verdict(audit: Audit) -> str:
     m, count = len(audit.suspicion), int(audit.doubted.sum())
     if not len(audit.planted):
-        return f"No edge could be planted into this graph, so nothing can be said of its {plural(m, 'edge')}."
-    blind = ", but the audit can hardly tell made-up edges from others here" if audit.blind else ""
+        return (
+            f"No edge was planted into this graph to compare with, so nothing can be said of its {plural(m, 'edge')}."
+        )
+    if audit.blind:
+        return f"In this graph of {plural(m, 'edge')}, made-up edges can hardly be told from others."
     return (
         f"Of {plural(m, 'edge')}, {count:,} ({percent(count / max(m, 1))}) {'is' if count == 1 else 'are'} more likely "
-        f"made up than not{blind}."
+        "made up than not."
     )
 
 
@@ -73,7 +76,7 @@ def _spread(audit: Audit) -> Section:
     """The log-odds of suspicion, of the edges and of those that the audit planted."""
     title = "How suspicion is spread"
     if not len(audit.planted):
-        return Section(title, "The audit compares edges to those that it plants at random; there was room for none.")
+        return Section(title, "The audit compares edges to those that it plants at random; it found room for none.")
     bounds = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
     parts = [
         Part(name=name, counts=100 * np.histogram(_log_odds(values), bounds)[0] / max(len(values), 1), colour=colour)
@@ -87,12 +90,16 @@ def _spread(audit: Audit) -> Section:
         mark=(0.0, "suspicion 0.5"),
     )  # fmt: skip
     text = (
-        f"About {percent(audit.share)} of all edges look made up; by its own estimate the audit doubts "
-        f"{percent(audit.false_alarms)} of the doubted ones wrongly, and edges that are there by mere chance look made "
-        f"up, too. Of edges that were planted at random, {percent(audit.power)} looked worse than an edge of the "
-        "graph, where 50 % would be chance. Where nobody made edges up, few edges of the graph look like the planted "
-        "ones. The first and the last bin hold what lies beyond."
+        f"Of edges that were planted at random, {percent(audit.power)} looked worse than an edge of the graph, where "
+        "50 % would be chance. Where nobody made edges up, few edges of the graph look like the planted ones. The "
+        "first and the last bin hold what lies beyond."
     )
+    if audit.doubted.any():
+        text = (
+            f"About {percent(audit.share)} of all edges look made up; by its own estimate the audit doubts "
+            f"{percent(audit.false_alarms)} of the doubted ones wrongly, and edges that are there by mere chance look "
+            f"made up, too. {text}"
+        )
     return Section(title, text, drawn)
 
 

@@ -33,7 +33,11 @@ def purification_sections(result: Result, nodes: Sequence[int] | None, names: Se
         _shape(result),
         *_scores(result),
         *cost_section([Stage(**stage) for stage in result.summary["stages"]]),
-        made_section(result.made, "The same command on the same graph gives the same bytes on a CPU.", _python(result)),
+        made_section(
+            result.made,
+            "The same command on the same graph gives the same edges and numbers on a CPU.",
+            _python(result),
+        ),
     ]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from garnet.datasets.archive import Archive, described
-from garnet.datasets.files import require_archive
 from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
@@ -37,7 +36,6 @@ def save_result(
         GraphError: the path does not end in .npz or has no folder, or the purification is of another graph.
         GarnetError: the file cannot be written.
     """
-    require_archive(path)
     made = make_result(before, result, truth=truth, accuracy=accuracy, command=command)
     facts: dict[str, Any] = {"summary": made.summary, "num_nodes": made.num_nodes, **asdict(made.made)}
     facts |= {"threshold": repr(made.threshold), "accuracy": accuracy and asdict(accuracy)}

@@ -156,6 +156,7 @@
 
     function list() {
       const place = box.querySelector(".listing .scroll");
+      box.querySelector(".listing summary").textContent = "Edges of this node" + (view.leftOut ? " that are shown" : "");
       const table = document.createElement("table");
       function row(cells, kind, parent) {
         const line = parent.insertRow();
@@ -203,7 +204,7 @@
     function search() {
       const text = seek.value.trim();
       if (!text) return;
-      const id = idOf(text);
+      const id = idOf(seek.value) >= 0 ? idOf(seek.value) : idOf(text);
       if (id >= 0) go(id);
       else if (whole) status.replaceChildren("There is no node ", isolated(text), " in this graph.");
       else status.replaceChildren("Node ", isolated(text), " is not among those in this report; make it again with --node ",
