@@ -124,3 +124,13 @@ def test_an_array_without_numbers_and_with_an_absurd_side_is_one_sentence(saved,
             archive.writestr(name, content)
     with pytest.raises(GraphError, match="its array 'edges'"):
         load_audit(saved)
+
+
+def test_an_audit_that_tells_nothing_of_its_making_opens(found, saved):
+    with np.load(saved) as archive:
+        facts = json.loads(archive["audit"].tobytes())
+    del facts["made"], facts["stages"]
+    rewrite(saved, audit=np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8))
+    back = load_audit(saved)
+    assert (back.made, back.stages) == (None, ())
+    np.testing.assert_array_equal(back.suspicion, found.suspicion)

@@ -206,6 +206,8 @@ def test_a_hub_shows_edges_of_every_kind_and_says_that_there_are_more(visit):
     assert before.locator(".tie").count() > 10
     for kind in (".ink:not(.new):not(.gone)", ".ink.new"):
         assert after.locator(kind).count() > 0
+    page.locator(".listing summary").click()
+    assert page.locator(".listing summary").inner_text() == "Edges of this node that are shown"
 
 
 def test_a_name_is_found_before_the_number_of_another_node(visit):
