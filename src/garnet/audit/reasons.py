@@ -22,6 +22,7 @@ from garnet.overlap import shared_neighbors
 from garnet.prune import inner_products, squared_distances
 from garnet.purify import GARNET
 from garnet.resident import Resident
+from garnet.spectral import Spectrum
 
 _FEATURES, _STEPS, _RIDGE, _SHARPNESS = 64, 2, 1.0, 8.0
 _CLASSES, _FEATURES_AT, _NEIGHBORHOOD, _DEGREES = 3.0, 0.5, 0.5, 8.0
@@ -46,20 +47,25 @@ class Reasons:
     @property
     def belief(self) -> Tensor:
         """The sum of what all reasons say, (m,), each with its weight."""
-        return torch.stack([self.weights[name] * said for name, said in self.said.items()]).sum(dim=0)
+        return self._weighed().sum(dim=0)
 
     @property
     def because(self) -> NDArray[np.str_]:
         """The name of the reason that speaks most against each edge, (m,)."""
-        counting = {name: weight for name, weight in self.weights.items() if weight}
-        least = torch.stack([weight * self.said[name] for name, weight in counting.items()]).argmin(dim=0)
-        names: NDArray[np.str_] = np.array(list(counting))[least.cpu().numpy()]
+        names: NDArray[np.str_] = np.array(self._counting)[self._weighed().argmin(dim=0).cpu().numpy()]
         return names
 
     def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
         """What `garnet.audit.doubt` learns from, of all edges or of some."""
         belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
         return Evidence(belief, degrees)
+
+    @property
+    def _counting(self) -> list[str]:
+        return [name for name, weight in self.weights.items() if weight]
+
+    def _weighed(self) -> Tensor:
+        return torch.stack([self.weights[name] * self.said[name] for name in self._counting])
 
 
 def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
@@ -85,8 +91,8 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
     """
     here = Resident.of(graph, device)
     first, second = edges = here.edges
-    purifier = GARNET(seed=seed, device=device)
-    points = scale(purifier.embed(graph).embedding.float(), "unit")
+    spectrum, purified = _purified(graph, GARNET(seed=seed, device=device))
+    points = scale(spectrum.embedding.float(), "unit")
     degrees = here.counts.float()
     mean_degree = float(degrees.mean())
     fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
@@ -104,8 +110,8 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
         say = max(0.0, alikeness(block, edges, seed=seed)) / _FEATURES_AT
         found |= {"feature_similarity": alike, "neighborhood_similarity": around}
         weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD * say}
-        if graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any():
-            likely, reliable = _classes(graph.labels, graph.split, _purified(purifier, graph), block)
+        if purified is not None and purified.labels is not None and purified.split is not None:
+            likely, reliable = _classes(purified.labels, purified.split, purified, block)
             found["same_class"] = inner_products(likely, likely, edges)
             weights["same_class"] = _CLASSES * reliable**2
     columns |= {name: values for name, values in found.items() if name not in (*columns, "degrees")}
@@ -116,11 +122,16 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
     )
 
 
-def _purified(purifier: GARNET, graph: Graph) -> Graph:
-    """The purified graph; that a few of its neighbours were missed does not matter to an average over them."""
+def _purified(graph: Graph, purifier: GARNET) -> tuple[Spectrum, Graph | None]:
+    """The leading eigenpairs, and the purified graph if it has features and classes that a model can learn."""
+    known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
+    if not known or graph.features is None or not graph.features.shape[1]:
+        return purifier.embed(graph), None
     with warnings.catch_warnings():
+        # That a few neighbours were missed does not matter to an average over them.
         warnings.simplefilter("ignore", RecallWarning)
-        return purifier.purify(graph).graph
+        result = purifier.purify(graph)
+    return result.spectrum, result.graph
 
 
 def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
