@@ -9,21 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from garnet.errors import GarnetError
+from garnet.io.scratch import Scratch, cannot_write, discard, left_behind, publish, remove, scratch_of, writing
 
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
+    """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
 
     Whatever was at `path` stays as it was until the new file is complete, and its permissions pass on to the new one.
-    A link is followed, so that the file it points to is replaced and not the link.
+    A link is followed, so that the file it points to is replaced and not the link. Until it is complete, the file lies
+    in a hidden directory of its own in the same folder; killed in between, the next call for `path` removes that.
 
     Args:
         path: where the file should end up; its folder must exist.
         durable: wait until the file would survive a loss of power; what can be computed again need not.
 
     Yields:
-        An empty file in the same folder, to be written by the block.
+        An empty file, to be written by the block.
 
     Raises:
         GarnetError: the folder is missing or not writable, `path` is a folder, or the block met an error of the file
@@ -37,32 +39,36 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
         >>> target.read_text()
         'done'
     """
+    target = Path(path)
+    if scratch_of(target) is not None:
+        with _written(target.with_name(f"tmp-{secrets.token_hex(8)}"), target, path, durable) as unfinished:
+            yield unfinished
+        return
     try:
-        target = Path(path).resolve()
+        target = target.resolve()
         if not target.parent.is_dir():
             raise GarnetError(f"Cannot write {path}: the folder {target.parent} does not exist.")
         if target.is_dir():
             raise GarnetError(f"Cannot write {path}: it is a folder.")
-        mode = target.stat().st_mode & 0o777 if target.exists() else None
-        # A name of our own, not one made from the target's, which may already be as long as the file system allows.
-        unfinished = target.parent / f".{secrets.token_hex(8)}.tmp"
-        unfinished.touch(exist_ok=False)
+        for folder, marker in left_behind(target.parent, target):
+            if marker.key is None:
+                discard(folder, marker)
+        scratch = Scratch.make(target.parent, output=target)
     except (OSError, ValueError, RuntimeError) as error:
-        raise _cannot_write(path, error) from error
-    try:
+        raise cannot_write(path, error) from error
+    with scratch, _written(scratch.folder / "unfinished", target, path, durable) as unfinished:
         yield unfinished
-        if durable:
-            with unfinished.open("r+b") as stream:
-                os.fsync(stream.fileno())
-        if mode is not None:
-            unfinished.chmod(mode)
-        unfinished.replace(target)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
-def _cannot_write(path: str | Path, error: Exception) -> GarnetError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return GarnetError(f"Cannot write {path}: {reason[:1].lower()}{reason[1:]}.")
+@contextmanager
+def _written(unfinished: Path, target: Path, said: str | Path, durable: bool) -> Iterator[Path]:
+    with writing(said):
+        unfinished.touch(exist_ok=False)
+        try:
+            yield unfinished
+            if durable:
+                with unfinished.open("r+b") as stream:
+                    os.fsync(stream.fileno())
+            publish(unfinished, target, replace=True)
+        finally:
+            remove(unfinished)

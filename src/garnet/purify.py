@@ -120,7 +120,13 @@ class GARNET:
         return cls(**published(dataset, backbone, attack, budget))
 
     def purify(
-        self, graph: Graph | str | Path, *, output: str | Path | None = None, progress: Progress | None = None
+        self,
+        graph: Graph | str | Path,
+        *,
+        output: str | Path | None = None,
+        scratch: str | Path | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
     ) -> Purification:
         """Purify a graph, or anything that `as_graph` reads.
 
@@ -130,17 +136,24 @@ class GARNET:
         Args:
             graph: the graph that is not to be trusted; with `memory` or `cluster`, best the path of its file.
             output: with `memory` or `cluster`, a folder for the tiles of the purified graph or, if its name ends in
-                .parquet, for a table of its edges; None to hold it in memory.
+                .parquet, for a table of its edges; new, empty, or an earlier result. None to hold it in memory.
+            scratch: with `memory` or `cluster`, a folder for intermediate files; None for that of the output.
+            overwrite: replace an earlier result in the output.
             progress: called with the name of each stage as it begins.
         """
         if self.memory is not None or self.cluster is not None:
             from garnet.scale.purify import purify_tiled
 
             source = graph if isinstance(graph, str | Path) else as_graph(graph)
-            place = None if output is None else Path(output)
-            return purify_tiled(self, source, place, progress=progress)  # type: ignore[return-value]
-        if output is not None:
-            raise ParameterError("A purification in memory has no 'output'; save its graph, or give a memory limit.")
+            place, aside = (None if one is None else Path(one) for one in (output, scratch))
+            return purify_tiled(  # type: ignore[return-value]
+                self, source, place, scratch=aside, overwrite=overwrite, progress=progress
+            )
+        for name, path in (("output", output), ("scratch", scratch)):
+            if path is not None:
+                raise ParameterError(
+                    f"A purification in memory has no '{name}'; save its graph, or give a memory limit."
+                )
         graph = as_graph(graph)
         require_valid(self, graph.num_nodes, graph.num_edges)
         clock = Clock(progress)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.atomic import atomic_path
-from garnet.datasets.files import require_place
 from garnet.errors import GarnetError, MissingExtra
+from garnet.io.places import require_file
 
 
 def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
@@ -49,7 +49,7 @@ def require_table(path: Path) -> None:
     """Refuse, before any work is done, a file that could not be written."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise GarnetError(f"A table of an audit is a .csv or a .parquet file. Got {path.name!r} instead.")
-    require_place(path)
+    require_file(path)
 
 
 def _shown(column: NDArray[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from garnet import __version__
 from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
+from garnet.cli.clean import clean
 from garnet.cli.console import err, out
 from garnet.cli.demo import demo
 from garnet.cli.figures import figures
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, report, figures, info):
+for command in (demo, purify, audit, attack, train, report, figures, info, clean):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

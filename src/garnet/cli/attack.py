@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet.cli.console import Json, Symmetrize, err, out, read_graph, stages, with_split
+from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,7 @@ _WORDS = {"none": None, "true": True, "false": False}
 
 
 def attack(
+    context: typer.Context,
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -75,6 +77,7 @@ def attack(
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Show all attacks and end.")] = False,
     symmetrize: Symmetrize = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Attack a graph and write down what was changed. Ctrl-C ends it and keeps what was done; --resume goes on."""
@@ -93,11 +96,19 @@ def attack(
             "An attack needs a graph, a name, a budget and an output: garnet attack graph.npz --attack metattack "
             "--budget 20% -o poison.npz. 'garnet attack --list' shows the names."
         )
-    _require_outputs([source, victim, targets and Path(targets)], output, graph_output)
+    _require_formats(output, graph_output)
+    outputs = Outputs(
+        context,
+        written=["output", "graph_output"],
+        read=["source", "victim", "targets"],
+        replaceable=[output] if resume else [],
+    )
+    if outputs.done:
+        return
     given = _parameters(parameters or [], surrogate=surrogate, device=device)
     chosen: Attack = ATTACKS.build(name, given)
     allowed = Budget.parse(budget, chosen.changes)
-    with stages() as progress:
+    with outputs, stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
         trains = "split" in chosen.needs or (victim is None and hasattr(chosen, "surrogate"))
@@ -113,9 +124,9 @@ def attack(
         progress("write")
         written = made.complete or made.num_changes > 0
         if written:
-            made.save(output)
+            made.save(outputs.staged(output, complete=made.complete))
         if graph_output is not None and made.complete:
-            made.apply(graph).save(graph_output)
+            made.apply(graph).save(outputs.staged(graph_output))
     facts = _facts(graph, made, allowed.changes(graph, len(made.targets), chosen.changes), seconds)
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": str(output) if written else None, **facts}))
@@ -157,21 +168,16 @@ def _stoppable(progress: Tell) -> Iterator[Tell]:
         signal.signal(signal.SIGINT, before)
 
 
-def _require_outputs(inputs: list[Any], output: Path, graph_output: Path | None) -> None:
-    """Say now, before hours of work, that something could not be written, or would replace what is read."""
+def _require_formats(output: Path, graph_output: Path | None) -> None:
+    """Say now, before hours of work, that something could not be written."""
     from garnet.datasets.files import require_writable
     from garnet.errors import ParameterError
 
     if output.suffix.lower() != ".npz":
         raise ParameterError(f"A perturbation is written to an .npz file. Got {str(output)!r} instead.")
     for path in (output, graph_output):
-        if path is None:
-            continue
-        require_writable(path)
-        if any(other and path.exists() and other.exists() and path.samefile(other) for other in inputs):
-            raise ParameterError(f"The output would replace an input, {str(path)!r}; choose another.")
-    if graph_output is not None and output.resolve() == graph_output.resolve():
-        raise ParameterError("The perturbation and the attacked graph need files of their own.")
+        if path is not None:
+            require_writable(path)
 
 
 def _parameters(texts: list[str], **named: str | None) -> dict[str, Any]:

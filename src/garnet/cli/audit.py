@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, require_apart, stages
+from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, stages
+from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _SHOWN = {
 
 
 def audit(
+    context: typer.Context,
     source: Source,
     output: Annotated[
         Path | None,
@@ -47,6 +49,7 @@ def audit(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Say which edges of a graph should not be believed, and why."""
@@ -62,22 +65,25 @@ def audit(
         require_page(report)
     if result is not None:
         require_archive(result, "An audit")
-    require_apart(source, output, nodes, result, report)
-    with stages() as progress:
+    outputs = Outputs(context, written=["output", "nodes", "result", "report"], read=["source"])
+    if outputs.done:
+        return
+    with outputs, stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
         found = run(graph, seed=seed, device=device, progress=progress)
         progress("write")
         if output is not None:
-            found.save(output)
+            found.save(outputs.staged(output))
         if nodes is not None:
-            found.save(nodes, nodes=True)
+            found.save(outputs.staged(nodes), nodes=True)
         if result is not None:
-            save_audit(found, result, command=command_line())
+            save_audit(found, outputs.staged(result), command=command_line())
         if report is not None:
             from garnet.report.page import write_report
 
-            write_report(found, report, title=f"Audit of {source.name}", command=command_line())
+            title = f"Audit of {source.name}"
+            write_report(found, outputs.staged(report), title=title, command=command_line())
     if as_json:
         out.print_json(json.dumps({"input": str(source), **found.summary()}))
         return

@@ -111,15 +111,3 @@ def number(text: str, name: str, word: str, kind: type) -> Any:
         return kind(text)
     except ValueError:
         raise ParameterError(f"The '{name}' parameter must be a number or '{word}'. Got {text!r} instead.") from None
-
-
-def require_apart(source: Path, *outputs: Path | None) -> None:
-    """Refuse, before any work is done, to write two things to one file, or anything over the graph that is read."""
-    from garnet.errors import ParameterError
-
-    taken = {source.resolve()}
-    for path in outputs:
-        if path is not None:
-            if path.resolve() in taken:
-                raise ParameterError(f"{str(path)!r} is read or written by this command already; choose another file.")
-            taken.add(path.resolve())

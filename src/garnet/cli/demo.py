@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from garnet.cli.console import out, stages
+from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ _MODELS = 5
 
 
 def demo(
+    context: typer.Context,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the purifier, the models and a live attack.")] = 0,
     live: Annotated[
         bool, typer.Option("--live", help="Attack the graph anew (minutes) instead of using a stored attack.")
     ] = False,
     report: Annotated[Path, typer.Option(help="Where to write the report, an .html file.")] = Path("garnet-demo.html"),
+    overwrite: Overwrite = False,
 ) -> None:
     """Let Metattack poison a real citation graph (Cora), purify it, train a GCN before and after, write a report."""
     from garnet.attacks import Metattack
@@ -32,12 +35,15 @@ def demo(
     from garnet.datasets import cora_metattack, load
     from garnet.defenses import Purified
     from garnet.edges import canonical, contains
+    from garnet.io.stamp import stamp_of
     from garnet.purify import GARNET
     from garnet.report.page import write_report
     from garnet.report.result import Accuracy, make_result
     from garnet.training import train
 
     require_page(report)
+    # A demonstration is there to be repeated, so it may replace its own page.
+    outputs = Outputs(context, written=["report"], replaceable=[report] if stamp_of(report) else [])
     clean = load("cora", split="random")
     seeds = range(seed, seed + _MODELS)
     with stages() as progress:
@@ -79,7 +85,8 @@ def demo(
     )
     accuracy = Accuracy(before=right[0], after=right[1], model="GCN")
     subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
-    write_report(subject, report, title="Cora under Metattack, purified")
+    with outputs:
+        write_report(subject, outputs.staged(report), title="Cora under Metattack, purified")
     out.print(
         f"Every edge and its neighbourhood: open [bold]{escape(str(report))}[/] in a browser (it needs no network).",
         soft_wrap=True,

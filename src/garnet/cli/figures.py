@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from garnet.cli.console import out, stages
+from garnet.cli.outputs import Overwrite
 
 
 def figures(
@@ -17,12 +18,13 @@ def figures(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the figures.")] = Path("docs/figures"),
     records: Annotated[Path, typer.Option(help="The folder of records that they are drawn from.")] = Path("results"),
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw the paper's figures from records, each as SVG and PNG, and a page that shows them."""
     from garnet.figures import write
 
     with stages() as progress:
-        written = write(output, records=records, only=names or (), progress=progress)
+        written = write(output, records=records, only=names or (), overwrite=overwrite, progress=progress)
     for path in written:
         if path.suffix != ".png":
             out.print(escape(str(path)), soft_wrap=True)

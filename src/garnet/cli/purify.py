@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, require_apart, stages
+from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, stages
+from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
 from garnet.cli.scale import names_a_file, purify_on_disk, say_estimate
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def purify(
+    context: typer.Context,
     source: Source,
     output: Annotated[
         Path,
@@ -52,6 +54,13 @@ def purify(
         Path | None,
         typer.Option("--result", help="Also write what became of every edge to this .npz file, for garnet report."),
     ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --memory or --cluster: a folder for intermediate files.  [default: that of the output]"
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
     ] = False,
@@ -86,25 +95,33 @@ def purify(
         if tiled:
             raise ParameterError("With --memory or --cluster no edges are kept for a report; leave --result out.")
         require_archive(save_as)
-        require_apart(source, save_as)
-        require_apart(output, save_as)
+    if not tiled and scratch is not None:
+        raise ParameterError(
+            "A purification in memory has no intermediate files; leave --scratch out, or say --memory."
+        )
     if dry_run:
         say_estimate(purifier, source, output, symmetrize=symmetrize, as_json=as_json)
         return
     if tiled:
-        summary = purify_on_disk(purifier, source, output, symmetrize=symmetrize)
-        say_result(source, output, summary, as_json=as_json)
+        summary = purify_on_disk(purifier, source, output, symmetrize=symmetrize, scratch=scratch, overwrite=overwrite)
+        if summary is None:
+            say_done(output, as_json=as_json)
+        else:
+            say_result(source, output, summary, as_json=as_json)
         return
-    with stages() as progress:
+    outputs = Outputs(context, written=["output", "save_as"], read=["source"])
+    if outputs.done:
+        return
+    with outputs, stages() as progress:
         progress("read")
         graph = read_graph(source, symmetrize)
         result = purifier.purify(graph, progress=progress)
         progress("write")
-        result.graph.save(output)
+        result.graph.save(outputs.staged(output))
         if save_as is not None:
             from garnet.report.result import save_result
 
-            save_result(save_as, graph, result, command=command_line())
+            save_result(outputs.staged(save_as), graph, result, command=command_line())
     if missing := left_out(result.graph, output):
         err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from garnet.cli.console import err
+from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def report(
+    context: typer.Context,
     source: Annotated[
         Path,
         typer.Argument(
@@ -39,16 +41,21 @@ def report(
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a report that opens in any browser and needs no network."""
     from garnet.report.page import write_report
 
     require_page(output)
+    outputs = Outputs(context, written=["output"], read=["source", "truth"], also=_records(source))
+    if outputs.done:
+        return
     subject, usual, cells = _subject(source)
     if truth is not None:
         subject = _with_truth(subject, truth)
     nodes = None if not node else [_number(text, subject) for text in node]
-    write_report(subject, output, title=title or usual, nodes=nodes, cells=cells)
+    with outputs:
+        write_report(subject, outputs.staged(output), title=title or usual, nodes=nodes, cells=cells)
     err.print(f"wrote {escape(str(output))}; open it in a browser", soft_wrap=True)
 
 
@@ -59,12 +66,22 @@ def command_line() -> str:
 
 def require_page(output: Path) -> None:
     """Refuse, before any work is done, a file that is no page, or could not be written."""
-    from garnet.datasets.files import require_place
     from garnet.errors import ParameterError
+    from garnet.io.places import require_file
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"A report is written to an .html file. Got {str(output)!r} instead.")
-    require_place(output)
+    require_file(output)
+
+
+def _records(source: Path) -> list[Path]:
+    """The records that a report of a study reads besides the study itself."""
+    if source.suffix.lower() != ".toml":
+        return []
+    from garnet.bench.study import load_study
+    from garnet.cli.bench import records_of
+
+    return [records_of(source, load_study(source))]
 
 
 def _subject(source: Path) -> tuple[Any, str | None, int | None]:

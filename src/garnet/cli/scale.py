@@ -20,9 +20,9 @@ from garnet.cli.console import err, named_graph, out, read_graph, stages
 if TYPE_CHECKING:
     from garnet.purify import GARNET
     from garnet.scale.estimate import Estimate
+    from garnet.scale.result import TiledPurification
 
 _INTERRUPTED = 130
-_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
 
 
 def names_a_file(output: Path) -> bool:
@@ -37,24 +37,35 @@ def names_a_file(output: Path) -> bool:
         return False
 
 
-def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool) -> dict[str, Any]:
-    """Purify a graph in tiles, or go on with it; gives the figures."""
+def purify_on_disk(
+    purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, scratch: Path | None, overwrite: bool
+) -> dict[str, Any] | None:
+    """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
+    from garnet.datasets.files import left_out
+    from garnet.graph import Graph
+    from garnet.io.places import require_scratch
     from garnet.scale.parquet import EdgeTable
-    from garnet.scale.purify import purify_tiled
+    from garnet.scale.purify import Task, purify_tiled, purify_to_file
     from garnet.scale.resume import stages_done
 
-    graph = named_graph(source)
-    as_file = names_a_file(output)
-    folder = output.with_name(f"{output.name}.tiles") if as_file else output
-    if done := stages_done(folder):
+    place = None if scratch is None else require_scratch(scratch)
+    graph = named_graph(source) or source
+    if done := stages_done(output.absolute(), place):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
-    with _stoppable(folder), stages(lasting=True) as progress:
-        result = purify_tiled(purifier, graph or source, folder, symmetrize=symmetrize, progress=progress)
-        if as_file:
-            progress("write")
-            _write(purifier, folder, output)
+    result: TiledPurification | None
+    with _stoppable(), stages(lasting=True) as progress:
+        if names_a_file(output):
+            task = Task(purifier=purifier, source=graph, symmetrize=symmetrize, scratch=place, progress=progress)
+            result = purify_to_file(task, output, overwrite=overwrite)
+        else:
+            options: dict[str, Any] = {"scratch": place, "overwrite": overwrite, "progress": progress}
+            result = purify_tiled(purifier, graph, output, symmetrize=symmetrize, **options)
+    if result is None or result.done_before:
+        return None
     if isinstance(result.graph, EdgeTable):
         _say_left_out(output, result.graph.left_out, "tiles")
+    elif isinstance(result.graph, Graph):
+        _say_left_out(output, left_out(result.graph, output), ".npz")
     return result.summary()
 
 
@@ -107,13 +118,13 @@ def amount(size: int) -> str:
 
 
 @contextmanager
-def _stoppable(folder: Path) -> Iterator[None]:
-    """Ctrl-C ends the process at once, which the folder survives as it does any other end."""
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C ends the process at once, which the intermediate files survive as they do any other end."""
 
     def stop(*_: object) -> NoReturn:
         # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
         err.show_cursor(True)
-        os.write(2, f"\nstopped; the same command goes on where it was, from what is in {folder}\n".encode())
+        os.write(2, b"\nstopped; the same command goes on where it was\n")
         os._exit(_INTERRUPTED)
 
     before = signal.signal(signal.SIGINT, stop)
@@ -136,28 +147,6 @@ def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
         # Some files can only be read whole.
         extent = extent_of(read_graph(source, symmetrize))
     return estimate(purifier, extent)
-
-
-def _write(purifier: GARNET, folder: Path, output: Path) -> None:
-    """Turn a folder of tiles into a file, if the graph fits in the memory that was allowed."""
-    from garnet.datasets.files import left_out
-    from garnet.errors import GarnetError
-    from garnet.memory import physical_memory
-    from garnet.scale.plan import BASELINE, bytes_of
-    from garnet.scale.tiles import TiledGraph
-
-    tiles = TiledGraph.open(folder)
-    nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
-    needed = BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes
-    room = physical_memory() if purifier.memory is None else bytes_of(purifier.memory)
-    if needed > room:
-        raise GarnetError(
-            f"Cannot write {output}: that takes {amount(needed)} of memory; the graph is in {folder}, in tiles."
-        )
-    graph = tiles.to_graph()
-    graph.save(output)
-    shutil.rmtree(folder)
-    _say_left_out(output, left_out(graph, output), ".npz")
 
 
 def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:

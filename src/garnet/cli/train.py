@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, require_apart, stages, with_split
+from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages, with_split
+from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    context: typer.Context,
     source: Source,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the best model, with its graph (.npz).")
@@ -75,6 +77,7 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
@@ -87,7 +90,6 @@ def train(
     for path, what in ((output, "A model"), (save_as, "A result")):
         if path is not None:
             require_archive(path, what)
-    require_apart(source, output, save_as)
     chosen = _chosen(defense, purify, backbone)
     if save_as is not None and chosen != "garnet":
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
@@ -99,18 +101,21 @@ def train(
     if output is not None and not gives_model(chosen):
         raise ParameterError(f"What {chosen!r} learns fits its graph alone and cannot be saved; leave --output out.")
     fitted = named_defense(chosen, backbone=backbone, training=training, device=device)
-    with stages() as progress:
+    outputs = Outputs(context, written=["output", "save_as"], read=["source"])
+    if outputs.done:
+        return
+    with outputs, stages() as progress:
         progress("read")
         graph = with_split(read_graph(source, symmetrize), split, split_seed)
         if save_as is None:
             predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
         else:
-            predictors = _compare(fitted, graph, range(seeds), save_as, progress)
+            predictors = _compare(fitted, graph, range(seeds), outputs.staged(save_as), progress)
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
         if output is not None:
             progress("write")
-            best.save(output, command=command_line())
+            best.save(outputs.staged(output), command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
     if as_json:
         out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))

@@ -97,8 +97,8 @@ def _keep_splits(masks: list[Any], folder: Path) -> None:
     (folder / "splits").mkdir(exist_ok=True)
     for number in range(masks[0].shape[1]):
         train, val, test = (mask[:, number] for mask in masks)
-        with (
-            atomic_path(folder / "splits" / f"{folder.name}_split_0.6_0.2_{number}.npz") as unfinished,
-            unfinished.open("wb") as stream,
-        ):
+        path = folder / "splits" / f"{folder.name}_split_0.6_0.2_{number}.npz"
+        if path.exists():
+            continue
+        with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, train_mask=train, val_mask=val, test_mask=test)

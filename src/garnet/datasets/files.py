@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from garnet.datasets.parquet import parts_of, read_parquet
 from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError
 from garnet.graph import Graph
+from garnet.io.places import require_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
 """The endings of edge lists in text, and what is between their cells; None where the first row tells."""
@@ -127,23 +127,14 @@ def left_out(graph: Graph, path: str | Path) -> list[str]:
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
     ending_of(Path(path))
-    require_place(path)
+    require_file(path)
 
 
 def require_archive(path: str | Path, what: str = "A result") -> None:
     """Say now, before hours of work, that what belongs into an .npz file could not be written there."""
     if Path(path).suffix.lower() != ".npz":
         raise GraphError(f"{what} is written to an .npz file. Got {str(path)!r} instead.")
-    require_place(path)
-
-
-def require_place(path: str | Path) -> None:
-    """Say now, before hours of work, that no file could be written there."""
-    path = Path(path)
-    if path.is_dir():
-        raise GraphError(f"Cannot write {path}: it is a folder; give a file in it.")
-    if not os.access(path.parent, os.W_OK):
-        raise GraphError(f"Cannot write {path}: the folder {path.parent} is missing or read-only.")
+    require_file(path)
 
 
 def format_of(path: Path, known: tuple[str, ...]) -> str:

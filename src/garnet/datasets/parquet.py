@@ -91,15 +91,9 @@ class ParquetList:
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot.
-
-    Raises:
-        GraphError: a purification into the folder is unfinished.
-    """
+    """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot."""
     if not path.is_dir():
         return (path,)
-    if (path / "_work" / "run.json").exists():
-        raise GraphError("it is a table that is being written, or whose run was stopped; repeat that first.")
     parts = (file for file in path.iterdir() if file.suffix.lower() == ".parquet" and file.name[0] not in "_.")
     return tuple(sorted(parts))
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from garnet.atomic import atomic_path
-from garnet.errors import GarnetError
 from garnet.figures import canvas
 from garnet.figures.records import Benchmark
 from garnet.figures.table import FIGURES, Drawing
+from garnet.io.places import require_file, require_folder
+from garnet.io.scratch import writing
 from garnet.purification import Progress
 from garnet.registry import known_name
 
@@ -50,6 +51,7 @@ def write(
     *,
     records: str | Path = "results",
     only: Iterable[str] = (),
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
     """Draw figures into a folder, each as SVG and PNG; all of them, unless some are named, with the page `index.md`.
@@ -60,6 +62,7 @@ def write(
         output: the folder, made if need be.
         records: the folder of records.
         only: names of `FIGURES`.
+        overwrite: replace figures of these names that are there.
         progress: called with the name of each figure.
 
     Returns:
@@ -71,22 +74,25 @@ def write(
         MissingExtra: matplotlib is not installed.
     """
     wanted = [known_name(name, FIGURES, "figure") for name in only]
+    folder = require_folder(Path(output))
+    written = [folder / f"{name}.{kind}" for name in wanted or FIGURES for kind in ("svg", "png")]
+    if not wanted:
+        written.append(folder / "index.md")
+    if folder.is_dir():
+        for path in written:
+            require_file(path, overwrite=overwrite)
     drawn: dict[str, Figure] = {}
     for name in wanted or FIGURES:
         if progress is not None:
             progress(name)
         drawn[name] = draw(name, records)
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GarnetError(f"Cannot make the folder {folder}: {str(error.strerror).lower()}.") from None
-    written = [folder / f"{name}.{kind}" for name in drawn for kind in ("svg", "png")]
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
     with canvas.style():
         for path in written:
-            canvas.save(drawn[path.stem], path)
+            if path.stem in drawn:
+                canvas.save(drawn[path.stem], path)
     if not wanted:
-        written.append(folder / "index.md")
         with atomic_path(written[-1], durable=False) as unfinished:
             unfinished.write_text(index(Path(records), folder), encoding="utf-8")
     return tuple(written)

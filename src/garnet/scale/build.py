@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.io.places import require_folder
+from garnet.io.scratch import Scratch, publish_folder, remove, writing
+from garnet.scale.delivery import describe, require_free
 from garnet.scale.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph
 from garnet.scale.sources import open_source
 from garnet.scale.spool import Counter, Spool
-from garnet.scale.strips import clear, finish, write_features, write_strip, writing
-from garnet.scale.tiles import Rows, TiledGraph
+from garnet.scale.strips import finish, write_features, write_strip
+from garnet.scale.tiles import MANIFEST, Rows, TiledGraph
 
 if TYPE_CHECKING:
     from garnet.purification import Progress
@@ -42,33 +45,67 @@ def build_tiles(
     memory: int,
     parts: int | Callable[[int, int], int] | None = None,
     symmetrize: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> TiledGraph:
     """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
 
     The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
-    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being.
+    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being. The
+    folder appears when it is complete.
 
     Args:
         source: what `open_source` reads.
-        folder: where the tiles shall be; made if it is not there. An older tiled graph in it is replaced.
+        folder: where the tiles shall be; new or empty.
         memory: bytes that this process may hold at most, libraries included. Some numbers a node must fit in it.
         parts: cut the nodes into at least so many parts, a number or a function of the numbers of nodes and of edges;
             more where a strip would not fit in a quarter of the memory.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
+        overwrite: replace an older tiled graph in the folder.
         progress: called with the name of each stage as it begins.
 
     Raises:
         GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
-        GarnetError: the memory is too small for this graph, or the disk is full.
+        GarnetError: the folder is not free, the memory is too small for this graph, or the disk is full.
+    """
+    inputs = [] if isinstance(source, Graph) else [Path(source)]
+    output = require_folder(Path(folder), inputs=inputs)
+    old = require_free(output, overwrite=overwrite)
+    with Scratch.claim(output) as scratch:
+        staged = scratch.folder / "graph"
+        lay_tiles(source, staged, memory=memory, parts=parts, symmetrize=symmetrize, progress=progress)
+        describe(staged, output, "", {})
+        with writing(output):
+            publish_folder(staged, output, old=() if old is None else old.files, last=MANIFEST)
+    return TiledGraph.open(output)
+
+
+def lay_tiles(
+    source: str | Path | Graph,
+    folder: Path,
+    *,
+    memory: int,
+    parts: int | Callable[[int, int], int] | None = None,
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> TiledGraph:
+    """Cut a graph into tiles in the directory of a run; see `build_tiles`.
+
+    Args:
+        source: what `open_source` reads.
+        folder: where the tiles shall be; what an earlier run left of it is removed.
+        memory: bytes that this process may hold at most.
+        parts: cut the nodes into at least so many parts.
+        symmetrize: accept a directed graph.
+        progress: called with the name of each stage as it begins.
     """
     if isinstance(parts, int) and parts < 1:
         raise ParameterError(f"The 'parts' parameter of build_tiles must be an integer >= 1. Got {parts} instead.")
-    opened, folder = open_source(source), Path(folder)
+    opened = open_source(source)
     say = progress or (lambda stage: None)
     with writing(folder):
-        folder.mkdir(exist_ok=True)
-        clear(folder)
+        remove(folder)
+        folder.mkdir()
         spool = Spool(folder / _UNFINISHED, chunk=max(1, min(_LARGEST_CHUNK, memory >> 11)))
     try:
         say("read edges")
@@ -98,9 +135,6 @@ def build_tiles(
             split=nodes.split,
             names=nodes.names,
         )
-    except BaseException:
-        clear(folder)
-        raise
     finally:
         spool.remove()
 

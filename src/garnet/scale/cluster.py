@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from garnet.errors import GarnetError, MissingExtra, ParameterError
+from garnet.io.scratch import remove
 from garnet.scale.parts import Done
 from garnet.scale.tiles import TiledGraph
 
@@ -140,7 +141,7 @@ class OnCluster:
         try:
             sees = self._client.run(Path.exists, token)
         finally:
-            token.unlink()
+            remove(token)
         blind = sorted(worker for worker, found in sees.items() if not found)
         if blind:
             raise GarnetError(

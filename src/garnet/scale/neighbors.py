@@ -19,6 +19,7 @@ from torch import Tensor
 from garnet.atomic import atomic_path
 from garnet.cells import Quantiser, fit_quantiser
 from garnet.errors import GraphError, RecallWarning
+from garnet.io.scratch import remove
 from garnet.layout import probes_needed
 from garnet.neighbors import EXACT_UP_TO
 from garnet.pool import nearest_in_pool
@@ -153,7 +154,7 @@ def neighbor_pairs(
         for i, j, name in files:
             found.setdefault((i, j), []).append(parts.folder / name)
     for file in (*shelf.points, *shelf.nodes):
-        file.unlink(missing_ok=True)
+        remove(file)
     return found
 
 

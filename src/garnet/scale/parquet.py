@@ -17,14 +17,15 @@ from garnet.datasets.parquet import NUM_NODES, read_parquet
 from garnet.errors import MissingExtra
 from garnet.graph import Graph
 from garnet.scale.parts import Parts
-from garnet.scale.strips import writing
 from garnet.scale.tiles import SPLIT_FILES, TiledGraph
 
 NEEDED = ("pyarrow", "A Parquet table", "pygarnet[parquet]")
 """What `MissingExtra` says without it."""
 
+TABLE_MANIFEST = "_garnet.json"
+"""What a table's folder holds, and which run made it; readers of tables pass over what begins with a low line."""
+
 _ROWS = 1 << 20  # edges that are written at once
-_STAGED = "table"
 
 Kept = Callable[[Path], tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]]
 """The two ends and the weight of the edges of a tile that stay."""
@@ -56,32 +57,23 @@ class EdgeTable:
 def write_table(graph: TiledGraph, parts: Parts, rows: Sequence[Sequence[Path]], kept: Kept, output: Path) -> None:
     """Write the edges that stay, one file for each row of tiles; a file that is there is not written again.
 
-    Until all are written none is in the folder of the table, so that nobody reads half of it.
-
     Args:
         graph: the input.
-        parts: who does it; its folder, which must belong to this table, keeps the files that are written.
+        parts: who does it.
         rows: for each part i, the files of scored edges of the tiles (i, i), (i, i + 1) and so on.
         kept: reads such a file.
-        output: folder of the table; it must exist.
+        output: folder of the table, which must exist; what is in it belongs to this table.
 
     Raises:
         GarnetError: a file cannot be read or written.
     """
-    staged = parts.folder / _STAGED
-    names = [f"part-{i:05d}.parquet" for i in range(len(rows))]
-    with writing(staged):
-        staged.mkdir(exist_ok=True)
+    places = [output / f"part-{i:05d}.parquet" for i in range(len(rows))]
     tasks = [
-        (graph, i, files, kept, staged / name)
-        for i, (files, name) in enumerate(zip(rows, names, strict=True))
-        if not (staged / name).exists() and not (output / name).exists()
+        (graph, i, files, kept, place)
+        for i, (files, place) in enumerate(zip(rows, places, strict=True))
+        if not place.exists()
     ]
     parts.do("write", _write_part, tasks)
-    with writing(output):
-        for name in names:
-            if (staged / name).exists():
-                (staged / name).replace(output / name)
 
 
 def table_of(graph: TiledGraph, output: Path, edges: int) -> EdgeTable:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
+from garnet.io.scratch import remove
 from garnet.purification import Step
 
 _AGAIN = "remove its folder, and the work begins again."
@@ -83,10 +84,10 @@ class Slot:
             self._room[0] += self._rows.nbytes
             self._rows = None
 
-    def unlink(self, *, missing_ok: bool) -> None:
+    def remove(self) -> None:
         """Forget the rows, wherever they are."""
         self.clear()
-        self.file.unlink(missing_ok=missing_ok)
+        remove(self.file)
 
 
 Place = Path | Slot
@@ -121,7 +122,7 @@ class Parts:
     """Where tall matrices of the same rows live, and who works on them.
 
     Attributes:
-        folder: of their files; every worker must see it under this path.
+        folder: of their files, in the directory of a run; every worker must see it under this path.
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
         run: who does the work.
         step: told of the steps that last: the name of each, tasks done, and all tasks.
@@ -227,6 +228,9 @@ def _partial(work: Callable[..., Tensor], sources: list[tuple[Place, int]]) -> T
     return work(*(read(*source) for source in sources)).double()
 
 
-def _remove(files: Iterable[Place]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
+def _remove(places: Iterable[Place]) -> None:
+    for place in places:
+        if isinstance(place, Slot):
+            place.remove()
+        else:
+            remove(place)

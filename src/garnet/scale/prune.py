@@ -24,14 +24,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.atomic import atomic_path
 from garnet.errors import ParameterError
+from garnet.io.scratch import writing
 from garnet.scale.measure import Rule, TileTask, score_tile
 from garnet.scale.parquet import EdgeTable, table_of, write_table
 from garnet.scale.parts import Parts, Tall
 from garnet.scale.scored import GIVEN, NEAR, is_unchanged, read_columns
 from garnet.scale.select import digit_counts, quantile
-from garnet.scale.strips import clear, finish_like, write_strip, writing
+from garnet.scale.strips import finish_like, has_strip, write_strip
 from garnet.scale.tiles import TiledGraph
 
 __all__ = ["Pruned", "Rule", "prune"]
@@ -112,7 +112,7 @@ def prune(
         base: for a tile (i, j), i <= j, the files of its pairs of near neighbours: raw int32 (pairs, 2), counted from
             the first node of part i and of part j, in any order, and as often as one likes; without one, no base edges.
         rule: which edges stay.
-        output: folder of the purified graph; made if it is not there.
+        output: folder of the purified graph, made if it is not there; what is in it belongs to this input and rule.
         as_table: write a Parquet table of edges, not tiles.
 
     Raises:
@@ -120,6 +120,8 @@ def prune(
     """
     if rule.weight == "given" and any(base.values()):
         raise ParameterError("The weight 'given' needs a base graph without edges, because new ones have no weight.")
+    with writing(output):
+        output.mkdir(exist_ok=True)
     tiles = {
         (i, j): parts.folder / f"scored-{i}-{j}.bin"
         for i, j in itertools.combinations_with_replacement(range(graph.parts), 2)
@@ -214,29 +216,15 @@ def _tally(files: Sequence[Path], verdict: Verdict) -> tuple[int, int, int, int,
 
 def _gather(graph: TiledGraph, parts: Parts, tiles: Tiles, verdict: Verdict, output: Path) -> None:
     """Write every strip of the purified graph that is not yet in its folder."""
-    notes = [parts.folder / f"pruned-{i}.json" for i in range(graph.parts)]
-    done = [_is_written(output, i, note) for i, note in enumerate(notes)]
-    with writing(output):
-        output.mkdir(parents=True, exist_ok=True)
-        if not any(done):
-            clear(output)
-        for left in output.glob(".*.tmp"):  # of a run that was killed while it wrote a strip
-            left.unlink(missing_ok=True)
     tasks = []
-    for i, note in enumerate(notes):
-        if not done[i]:
+    for i in range(graph.parts):
+        if not has_strip(output, i):
             files = [tiles[min(i, j), max(i, j)] for j in range(graph.parts)]
-            tasks.append((i, graph.bounds, files, verdict, output, note))
+            tasks.append((i, graph.bounds, files, verdict, output))
     parts.do("write", _strip, tasks)
 
 
-def _is_written(output: Path, i: int, note: Path) -> bool:
-    """Whether a strip is the one that was written for this input and rule, not what an older graph left."""
-    record = output / f"strip-{i}.json"
-    return note.is_file() and record.is_file() and note.read_bytes() == record.read_bytes()
-
-
-def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdict, output: Path, note: Path) -> None:
+def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdict, output: Path) -> None:
     """Gather the edges that stay, in both directions, into the rows of part i."""
     n, pieces, weights = bounds[-1], [], []
     for j, file in enumerate(files):
@@ -257,5 +245,3 @@ def _strip(i: int, bounds: Sequence[int], files: Sequence[Path], verdict: Verdic
     columns = np.remainder(entries, max(n, 1), out=entries).astype(np.int32)
     del entries
     write_strip(output, i, bounds, starts, columns, values)
-    with atomic_path(note, durable=False) as unfinished:
-        unfinished.write_bytes((output / f"strip-{i}.json").read_bytes())

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from garnet import __version__
-from garnet.errors import ParameterError
+from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
-from garnet.memory import give_back_large_blocks
+from garnet.io.identity import digest_of
+from garnet.io.places import require_file, require_folder, require_scratch
+from garnet.io.scratch import Scratch, discard, left_behind, publish, publish_folder, writing
+from garnet.io.stamp import stamp, stamp_of
+from garnet.memory import give_back_large_blocks, physical_memory
 from garnet.parameters import require_valid
 from garnet.purification import Progress, Step
-from garnet.scale.build import build_tiles
+from garnet.scale.build import lay_tiles
 from garnet.scale.cluster import OnCluster
+from garnet.scale.delivery import delivered, describe, is_whole, manifest_name, require_free
+from garnet.scale.edge_source import EdgeSource
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import Effort, neighbor_pairs
-from garnet.scale.parquet import NEEDED, is_table, require_pyarrow
+from garnet.scale.parquet import NEEDED, is_table, require_pyarrow, table_of
 from garnet.scale.parts import Parts, Run, Tall, here
-from garnet.scale.plan import Cut, bytes_of
+from garnet.scale.plan import BASELINE, Cut, bytes_of
 from garnet.scale.points import embedded_points
-from garnet.scale.prune import Rule, prune
-from garnet.scale.result import TiledPurification, plain_parameters
-from garnet.scale.resume import Resumable, finished, identity, is_finished, require_free, stages_done, work_of
+from garnet.scale.prune import Pruned, Rule, prune
+from garnet.scale.result import TiledPurification, from_facts, plain_parameters, to_facts
+from garnet.scale.resume import Resumable, identity
 from garnet.scale.sources import open_source
 from garnet.scale.tiles import TiledGraph
 
@@ -35,6 +43,39 @@ if TYPE_CHECKING:
 # What is counted on before the graph is known.
 _RANK, _NEIGHBORS = 100, 15
 _CLUSTER_MEMORY = 4 << 30
+_STAGED = "graph"
+_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A purification on disk, and how it is to be done.
+
+    Attributes:
+        purifier: with `memory` or `cluster` set.
+        source: what `garnet.scale.sources.open_source` reads.
+        symmetrize: accept a directed graph.
+        parts: cut the nodes into so many parts at least; the memory may ask for more.
+        scratch: folder for the directory of intermediate files; None for that of the output.
+        progress: called with the name of each stage as it begins.
+    """
+
+    purifier: GARNET
+    source: str | Path | Graph
+    symmetrize: bool = False
+    parts: int = 1
+    scratch: Path | None = None
+    progress: Progress | None = None
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that are read."""
+        return [] if isinstance(self.source, Graph) else [Path(self.source)]
+
+    def key(self, output: Path) -> dict[str, Any]:
+        """All that decides the result, in plain values."""
+        asked = {"symmetrize": self.symmetrize, "parts": self.parts, **plain_parameters(self.purifier)}
+        return {"version": __version__, "source": identity(self.source, output), **asked}
 
 
 def purify_tiled(
@@ -44,67 +85,174 @@ def purify_tiled(
     *,
     symmetrize: bool = False,
     parts: int = 1,
+    scratch: Path | None = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> TiledPurification:
     """Purify a graph that need not fit in memory.
 
+    Intermediate files lie in one hidden directory that the run makes itself. It goes when all is done; after a kill the
+    same call takes it over. The output appears when it is complete. Where it is there already, and the very same call
+    has made it, that is what comes back.
+
     Args:
         purifier: with `memory` or `cluster` set.
         source: what `garnet.scale.sources.open_source` reads.
-        output: folder for the tiles of the purified graph, and for the work until it is done; if its name ends in
-            .parquet, for a table of edges instead; None for a temporary one.
+        output: folder for the tiles of the purified graph, or if its name ends in .parquet, for a table of edges; new,
+            empty, or an earlier result. None to have it in memory.
         symmetrize: accept a directed graph.
         parts: cut the nodes into so many parts at least; the memory may ask for more.
+        scratch: folder for the directory of intermediate files; None for that of the output, or the system's
+            temporary one.
+        overwrite: replace an earlier result in the output; other files in it stay.
         progress: called with the name of each stage as it begins.
 
     Raises:
         MissingExtra: a table or a cluster needs a package that is not installed.
-        GarnetError: the folder holds something else, or a file cannot be read or written.
+        GarnetError: the output is not free, another run writes it, or a file cannot be read or written.
     """
+    task = Task(
+        purifier=purifier,
+        source=source,
+        symmetrize=symmetrize,
+        parts=parts,
+        scratch=None if scratch is None else require_scratch(scratch),
+        progress=progress,
+    )
     require_tileable(purifier)
     if output is None:
-        with tempfile.TemporaryDirectory(prefix="garnet-") as folder:
-            place = Path(folder) / "graph"
-            result = purify_tiled(purifier, source, place, symmetrize=symmetrize, parts=parts, progress=progress)
+        with Scratch.make(task.scratch or require_scratch(Path(tempfile.gettempdir()))) as made:
+            result = _purified(task, open_source(source), made, as_table=False)
             return replace(result, graph=result.pruned.graph.to_graph())
-    output = output.resolve()  # a worker may stand elsewhere
-    require_free(output)
+    target = require_folder(output, inputs=task.inputs)
+    key = task.key(target)
+    run, before = digest_of(key), delivered(target)
+    if before is not None and before.run == run and is_whole(target):
+        forget(target, task.scratch)
+        return from_facts(before.facts, target, purifier, done_before=True)
     opened = open_source(source)  # says what is wrong with it before anything is written
-    if is_table(output):
+    with _working(Scratch.claim(target, within=task.scratch, key=key)) as (made, journal):
+        noted, staged = journal.done("publish"), made.folder / _STAGED
+        if noted is None:
+            old = require_free(target, overwrite=overwrite)
+            facts = to_facts(_purified(task, opened, made, as_table=is_table(target)))
+            describe(staged, target, run, facts)
+            noted = {"old": [] if old is None else sorted(old.files), "facts": facts}
+            journal.note("publish", noted)
+        with writing(target):
+            publish_folder(staged, target, old=noted["old"], last=manifest_name(target))
+    return from_facts(noted["facts"], target, purifier)
+
+
+def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> TiledPurification | None:
+    """Purify a graph on disk and write the result to one file, if it fits in memory.
+
+    Args:
+        task: the purification.
+        output: the file; its ending says how it is written.
+        overwrite: replace a file that is there.
+
+    Returns:
+        What came out, with the graph in memory; None if the very same call has written that file before.
+
+    Raises:
+        GarnetError: the file is there already, another run writes it, or it cannot be written.
+    """
+    require_tileable(task.purifier)
+    require_file(output, inputs=task.inputs)
+    target = output.resolve()
+    key = task.key(target)
+    run = digest_of(key)
+    if stamp_of(target) == run:
+        forget(target, task.scratch)
+        return None
+    require_file(output, inputs=task.inputs, overwrite=overwrite)
+    opened = open_source(task.source)
+    with _working(Scratch.claim(target, within=task.scratch, key=key)) as (made, _):
+        result = _purified(task, opened, made, as_table=False)
+        tiles = TiledGraph.open(made.folder / _STAGED)
+        if (needed := _memory_of(tiles)) > _room_of(task.purifier):
+            instead = target.with_name(f"{target.name}.tiles")
+            require_free(instead, overwrite=False)
+            describe(tiles.folder, instead, run, to_facts(result))
+            with writing(instead):
+                publish_folder(tiles.folder, instead, old=(), last=manifest_name(instead))
+            made.remove()
+            raise GarnetError(
+                f"Cannot write {output}: that takes {needed / 1e9:.1f} GB of memory; the graph is in {instead}, in "
+                "tiles."
+            )
+        if task.progress is not None:
+            task.progress("write")
+        graph, staged = tiles.to_graph(), made.folder / target.name
+        graph.save(staged)
+        with writing(output):
+            stamp(staged, run)
+            publish(staged, target, replace=overwrite)
+    return replace(result, graph=graph)
+
+
+def forget(output: Path, scratch: Path | None) -> None:
+    """Remove what dead runs for an output have left of intermediate files."""
+    for folder, marker in left_behind(scratch or output.parent, output):
+        discard(folder, marker)
+
+
+@contextmanager
+def _working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
+    """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
+    with scratch:
+        journal = Journal(scratch.folder)
+        journal.tidy()
+        try:
+            yield scratch, journal
+        except BaseException as error:
+            if isinstance(error, ParameterError | GraphError) or not journal.stages():
+                scratch.remove()
+            raise
+
+
+def _memory_of(tiles: TiledGraph) -> int:
+    """Bytes that it takes to put a tiled graph together in memory."""
+    nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
+    return BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes
+
+
+def _room_of(purifier: GARNET) -> int:
+    return physical_memory() if purifier.memory is None else bytes_of(purifier.memory)
+
+
+def _purified(task: Task, opened: EdgeSource, scratch: Scratch, *, as_table: bool) -> TiledPurification:
+    """The stages, in the directory of a run; the purified graph is in its folder `_STAGED`."""
+    purifier, folder = task.purifier, scratch.folder
+    if as_table:
         require_pyarrow()
     run = _run_of(purifier)
-    cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, parts)
-    if is_table(output) and isinstance(run, OnCluster):
-        run.require_package(*NEEDED)
-    asked = {"source": identity(source, output), "symmetrize": symmetrize, "parts": parts, **plain_parameters(purifier)}
-    step: Step | None = getattr(progress, "step", None)
-    with Journal(work_of(output), {"version": __version__, **asked}) as journal:
-        if is_finished(output) and not stages_done(output):  # by another run, since it was looked at
-            journal.remove()
-            raise finished(output)
-        if isinstance(run, OnCluster):
-            run.require_folder(journal.folder)
-        clock, tiles = Resumable(journal, progress), journal.folder / "tiles"
-        with clock("tile") as facts:
-            if facts is None:
-                say = None if step is None else lambda name: step(name, 0, 0)
-                build_tiles(source, tiles, memory=cut.memory, parts=cut.parts, symmetrize=symmetrize, progress=say)
-                facts = {"memory": cut.memory}
-                clock.note(facts, tiles.iterdir())
-        graph = TiledGraph.open(tiles)
-        require_valid(purifier, graph.num_nodes, graph.num_edges)
-        rows = Parts(journal.folder, graph.bounds, run, step)
-        if run is here:
-            give_back_large_blocks()
-            rows.hold(cut.spare(graph.num_nodes, graph.parts))
-        # Workers may have other limits when a run goes on.
-        result = _purify(purifier, graph, rows, clock, output, memory=facts["memory"])
-        journal.remove()
-    return result
+    cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, task.parts)
+    if isinstance(run, OnCluster):
+        if as_table:
+            run.require_package(*NEEDED)
+        run.require_folder(folder)
+    step: Step | None = getattr(task.progress, "step", None)
+    clock, tiles = Resumable(Journal(folder), task.progress), folder / "tiles"
+    with clock("tile") as facts:
+        if facts is None:
+            say = None if step is None else lambda name: step(name, 0, 0)
+            lay_tiles(task.source, tiles, memory=cut.memory, parts=cut.parts, symmetrize=task.symmetrize, progress=say)
+            facts = {"memory": cut.memory}
+            clock.note(facts, tiles.iterdir())
+    graph = TiledGraph.open(tiles)
+    require_valid(purifier, graph.num_nodes, graph.num_edges)
+    rows = Parts(folder, graph.bounds, run, step)
+    if run is here:
+        give_back_large_blocks()
+        rows.hold(cut.spare(graph.num_nodes, graph.parts))
+    # Workers may have other limits when a run goes on.
+    return _purify(purifier, graph, rows, clock, memory=facts["memory"], as_table=as_table)
 
 
 def _purify(
-    purifier: GARNET, graph: TiledGraph, parts: Parts, clock: Resumable, output: Path, *, memory: int
+    purifier: GARNET, graph: TiledGraph, parts: Parts, clock: Resumable, *, memory: int, as_table: bool
 ) -> TiledPurification:
     """Embed the nodes of a tiled graph, find neighbours and prune; or go on with it."""
     with clock("embed") as facts:
@@ -125,21 +273,16 @@ def _purify(
             clock.note(found, (file for files in base.values() for file in files))
     base = {(i, j): [parts.folder / name for name in names] for i, j, names in found["base"]}
 
-    with clock("prune"):
-        signs = None
-        if purifier.score == "signed":
-            signs = torch.ones(points.width)
-            signs[: len(facts["values"])] = torch.tensor(facts["values"]).sign()
-        rule = Rule(
-            gamma=purifier.gamma,
-            gamma_unit=purifier.gamma_unit,
-            support=purifier.doubted(k),
-            overlap=purifier.overlap,
-            score=purifier.score,  # type: ignore[arg-type]
-            signs=signs,
-            weight=_weight_kind(purifier, k),
-        )
-        pruned = prune(graph, parts, points, base, rule, output, as_table=is_table(output))
+    staged = parts.folder / _STAGED
+    with clock("prune") as counted:
+        if counted is None:
+            rule = _rule(purifier, points.width, facts["values"], k)
+            pruned = prune(graph, parts, points, base, rule, staged, as_table=as_table)
+            clock.note({name: value for name, value in vars(pruned).items() if name != "graph"}, ())
+        else:
+            edges = counted["kept"] + counted["added"]
+            purified = table_of(graph, staged, edges) if as_table else TiledGraph.open(staged)
+            pruned = Pruned(graph=purified, **counted)
     return TiledPurification(
         graph=pruned.graph,
         values=facts["values"],
@@ -149,6 +292,23 @@ def _purify(
         parts=graph.parts,
         parameters=purifier,
         effort=None if found["effort"] is None else Effort(**found["effort"]),
+    )
+
+
+def _rule(purifier: GARNET, width: int, values: list[float], k: int) -> Rule:
+    """Which edges stay."""
+    signs = None
+    if purifier.score == "signed":
+        signs = torch.ones(width)
+        signs[: len(values)] = torch.tensor(values).sign()
+    return Rule(
+        gamma=purifier.gamma,
+        gamma_unit=purifier.gamma_unit,
+        support=purifier.doubted(k),
+        overlap=purifier.overlap,
+        score=purifier.score,  # type: ignore[arg-type]
+        signs=signs,
+        weight=_weight_kind(purifier, k),
     )
 
 

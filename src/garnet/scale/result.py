@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from garnet.errors import GarnetError
 from garnet.graph import Graph
 from garnet.purification import Stage, plain
 from garnet.scale.neighbors import Effort
-from garnet.scale.parquet import EdgeTable
+from garnet.scale.parquet import EdgeTable, is_table
 from garnet.scale.prune import Pruned
 from garnet.scale.tiles import TiledGraph
 
@@ -30,6 +32,7 @@ class TiledPurification:
         parts: into how many parts the nodes were cut.
         parameters: the purifier that made it.
         effort: how many cells were searched for neighbours, and the recall that this promises; None if none were.
+        done_before: whether the very same call had made the output earlier, and nothing was to be done.
     """
 
     graph: Graph | TiledGraph | EdgeTable
@@ -40,6 +43,7 @@ class TiledPurification:
     parts: int
     parameters: GARNET
     effort: Effort | None = None
+    done_before: bool = False
 
     @property
     def seconds(self) -> float:
@@ -67,6 +71,52 @@ class TiledPurification:
             "parts": self.parts,
             "parameters": plain_parameters(self.parameters),
         }
+
+
+def to_facts(result: TiledPurification) -> dict[str, Any]:
+    """All but graph and parameters as plain values, for the manifest of a result's folder."""
+    pruned = {name: value for name, value in vars(result.pruned).items() if name != "graph"}
+    return {
+        "nodes": result.graph.num_nodes,
+        "left_out": list(result.graph.left_out) if isinstance(result.graph, EdgeTable) else [],
+        "values": result.values,
+        "residuals": result.residuals,
+        "pruned": pruned,
+        "stages": [asdict(stage) for stage in result.stages],
+        "parts": result.parts,
+        "effort": None if result.effort is None else asdict(result.effort),
+    }
+
+
+def from_facts(
+    facts: dict[str, Any], output: Path, purifier: GARNET, *, done_before: bool = False
+) -> TiledPurification:
+    """The purification whose result is in a folder, from what it wrote down about itself.
+
+    Raises:
+        GraphError: a file of the result is missing.
+        GarnetError: the facts are not those of a purification.
+    """
+    try:
+        edges = facts["pruned"]["kept"] + facts["pruned"]["added"]
+        graph: TiledGraph | EdgeTable
+        if is_table(output):
+            graph = EdgeTable(output, facts["nodes"], edges, tuple(facts["left_out"]))
+        else:
+            graph = TiledGraph.open(output)
+        return TiledPurification(
+            graph=graph,
+            values=facts["values"],
+            residuals=facts["residuals"],
+            pruned=Pruned(graph=graph, **facts["pruned"]),
+            stages=tuple(Stage(**stage) for stage in facts["stages"]),
+            parts=facts["parts"],
+            parameters=purifier,
+            effort=None if facts["effort"] is None else Effort(**facts["effort"]),
+            done_before=done_before,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GarnetError(f"The manifest in {output} is damaged; remove that folder and purify again.") from error
 
 
 def plain_parameters(purifier: GARNET) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from garnet.io.scratch import remove, writing
 from garnet.scale.edge_source import Chunk
-from garnet.scale.strips import writing
 
 
 class Spool:
-    """Files in a folder of their own, which begins empty: all pairs as they came, and whatever is appended by name."""
+    """Files in a folder of their own, in a run's directory: all pairs as they came, and what is appended by name."""
 
     def __init__(self, folder: Path, chunk: int) -> None:
         self.folder = folder
@@ -42,7 +41,7 @@ class Spool:
             weights = np.fromfile(path, np.float32, length, offset=place) if weighted else None
             place += 4 * length * weighted
             yield heads, tails, weights
-        (self.folder / "pairs").unlink(missing_ok=True)
+        remove(self.folder / "pairs")
 
     def append(self, name: str, *arrays: NDArray[Any] | None) -> None:
         """Add arrays to the end of a file."""
@@ -54,12 +53,13 @@ class Spool:
         """All that was appended to a file, which is then removed."""
         path = self.folder / name
         numbers = np.fromfile(path, kind) if path.exists() else np.zeros(0, kind)
-        path.unlink(missing_ok=True)
+        remove(path)
         return numbers
 
     def remove(self) -> None:
         """Remove the folder with all in it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with writing(self.folder):
+            remove(self.folder)
 
 
 class Counter:

@@ -6,11 +6,9 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,10 @@ from numpy.typing import NDArray
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
 from garnet.graph import Split
+from garnet.io.scratch import remove, writing
 from garnet.scale.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
 
 _AT_ONCE = 1 << 19
-_OURS = re.compile(
-    r"(tile-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|strip-\d+\.json|tiles\.json|"
-    r"node-(labels|train|val|test|names-\d+)\.npy|\.[0-9a-f]{16}\.tmp"
-)
 
 
 def write_strip(
@@ -76,6 +71,11 @@ def write_strip(
         "checks": checks,
     }
     _write(folder / f"strip-{i}.json", [np.frombuffer(json.dumps(record).encode(), np.uint8)])
+
+
+def has_strip(folder: Path, i: int) -> bool:
+    """Whether `write_strip` has written that strip to its end."""
+    return (folder / f"strip-{i}.json").is_file()
 
 
 def write_features(folder: Path, i: int, pieces: Iterable[Rows]) -> int:
@@ -142,24 +142,6 @@ def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
     for name in taken:
         _link(graph.folder / name, folder / name)
     return _complete(folder, graph.bounds, graph.feature_width, graph.sparse_features, taken)
-
-
-def clear(folder: Path) -> None:
-    """Remove what earlier work left in the folder, the manifest first, and nothing that is not of a tiled graph."""
-    (folder / MANIFEST).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        if _OURS.fullmatch(path.name):
-            path.unlink()
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what the file system says while something is written, such as that the disk is full, into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise GarnetError(f"Cannot write {path}: {reason[:1].lower()}{reason[1:]}.") from error
 
 
 def _complete(
@@ -249,7 +231,7 @@ def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:
 def _link(source: Path, target: Path) -> None:
     """The same file in another folder; a copy where the file system has no hard links."""
     with writing(target):
-        target.unlink(missing_ok=True)
+        remove(target)
         try:
             os.link(source, target)
         except OSError:

@@ -111,6 +111,7 @@ class TiledGraph:
                 )
             if manifest.pop("check") != json_check(manifest):
                 raise KeyError("check")
+            manifest.pop("result", None)
             graph = cls(folder=folder, **(manifest | {"bounds": tuple(manifest["bounds"])}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, GraphError):

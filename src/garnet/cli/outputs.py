@@ -1,0 +1,149 @@
+"""The files that a command writes: asked for before the work, staged while it lasts, put in their places at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from garnet.cli.console import err, out
+
+if TYPE_CHECKING:
+    from garnet.io.scratch import Scratch
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there of an earlier result.")]
+
+# What a command may be given without giving anything else for it.
+_ASIDE = ("overwrite", "resume", "scratch", "dry_run", "as_json", "top")
+
+
+class Outputs:
+    """The files of one command. As a context, it has them appear together, when the block ends well.
+
+    Args:
+        context: of the command.
+        written: names of the parameters that are files to write; those that are None are left out.
+        read: names of the parameters that are files, folders or names to read.
+        also: other files that are read.
+        replaceable: files that may be replaced though nobody said so.
+
+    Raises:
+        GarnetError: a file cannot be written, is written twice, or would replace one that may not be replaced.
+    """
+
+    def __init__(
+        self,
+        context: typer.Context,
+        *,
+        written: Sequence[str],
+        read: Sequence[str] = (),
+        also: Iterable[Path] = (),
+        replaceable: Iterable[Path] = (),
+    ) -> None:
+        from garnet.io.places import require_apart, require_file
+        from garnet.io.stamp import stamp_of
+
+        asked = dict(context.params)
+        self._paths: dict[str, Path] = {name: asked[name] for name in written if asked[name] is not None}
+        inputs = [*(Path(asked[name]) for name in read if asked[name] is not None), *also]
+        self._as_json = bool(asked.get("as_json"))
+        overwrite, free = bool(asked.get("overwrite")), set(replaceable)
+        self._scratch: Scratch | None = None
+        self._staged: dict[str, tuple[Path, bool]] = {}
+        require_apart(*self._paths.values())
+        for path in self._paths.values():
+            require_file(path, inputs=inputs)
+        others = {name: value for name, value in asked.items() if name not in (*written, *read, *_ASIDE)}
+        self._runs = _runs(str(context.info_name), others, inputs, self._paths)
+        mine = {name for name, path in self._paths.items() if stamp_of(path.resolve()) == self._runs[name]}
+        self._replace = mine | {name for name, path in self._paths.items() if overwrite or path in free}
+        for name in self._paths.keys() - self._replace:
+            require_file(self._paths[name], inputs=inputs, overwrite=False)
+        self._finished = bool(mine) and mine == self._paths.keys()
+
+    @property
+    def done(self) -> bool:
+        """Whether this very command has written all of them before; if so, that is said."""
+        if self._finished:
+            say_done(*self._paths.values(), as_json=self._as_json)
+        return self._finished
+
+    def staged(self, path: Path, *, complete: bool = True) -> Path:
+        """Where to write a file now, so that it is at `path` in the end.
+
+        Args:
+            path: one of the files.
+            complete: whether the same command would have nothing more to do.
+        """
+        if self._scratch is None:
+            return path
+        name = next(name for name, other in self._paths.items() if other is path or other == path)
+        folder = self._scratch.folder / name
+        folder.mkdir(exist_ok=True)
+        self._staged[name] = folder / path.name, complete
+        return folder / path.name
+
+    def __enter__(self) -> Outputs:
+        from garnet.io.scratch import Scratch
+
+        first = next(iter(self._paths.values()), None)
+        if first is not None:
+            self._scratch = Scratch.claim(first.resolve())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from garnet.errors import GarnetError
+
+        if self._scratch is None:
+            return
+        with self._scratch:
+            if kind is None:
+                self._publish()
+            elif isinstance(error, GarnetError) and (said := self._by_their_own_names(str(error))) != str(error):
+                raise GarnetError(said) from error
+
+    def _publish(self) -> None:
+        from garnet.io.scratch import publish, writing
+        from garnet.io.stamp import stamp
+
+        for name, (staged, complete) in self._staged.items():
+            with writing(self._paths[name]):
+                if complete:
+                    stamp(staged, self._runs[name])
+                publish(staged, self._paths[name].resolve(), replace=name in self._replace)
+
+    def _by_their_own_names(self, text: str) -> str:
+        for name, (staged, _) in self._staged.items():
+            text = text.replace(str(staged), str(self._paths[name]))
+        return text
+
+
+def say_done(*paths: Path, as_json: bool) -> None:
+    """Say that there is nothing to do."""
+    if as_json:
+        out.print_json(json.dumps({"done_already": [str(path) for path in paths]}))
+    names = " and ".join(escape(str(path)) for path in paths)
+    err.print(f"done already: this very command has written {names}", soft_wrap=True)
+
+
+def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: dict[str, Path]) -> dict[str, str]:
+    """What tells the result of this command from all others, for each of the files that it writes."""
+    from garnet import __version__
+    from garnet.io.identity import digest_of, file_identity
+
+    facts = {
+        "version": __version__,
+        "command": command,
+        "asked": asked,
+        "inputs": [file_identity(path) for path in inputs],
+        "catalogue": [os.environ.get(name) for name in ("GARNET_DATA", "GARNET_CACHE")],
+    }
+    return {name: digest_of({**facts, "file": name}) for name in paths}

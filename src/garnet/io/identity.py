@@ -1,0 +1,57 @@
+"""What tells one run from another: the bytes it reads, and what it was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from garnet.io.scratch import is_scratch_name
+
+_READ_WHOLE = 1 << 30
+_CHUNK = 1 << 20
+
+
+def file_identity(path: Path, *, without: Iterable[Path] = ()) -> list[Any]:
+    """What tells a file, or a folder of files, from another: their bytes, or size and time of those above a GiB.
+
+    Args:
+        path: of a file or folder; what is not there, or cannot be read, has no more identity than its name.
+        without: folders that may lie in it but are no part of it, as directories of runs never are.
+    """
+    try:
+        if path.is_file():
+            return [_file(path)]
+        return _files(path, without) if path.is_dir() else [str(path)]
+    except (OSError, ValueError):
+        return [str(path)]
+
+
+def digest_of(facts: Mapping[str, Any]) -> str:
+    """Sixteen hex digits that are the same wherever the facts, which are plain values, are."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _files(path: Path, without: Iterable[Path]) -> list[Any]:
+    top, left_out = path.resolve(), [folder.resolve() for folder in without]
+    found = []
+    for file in sorted(top.rglob("*")):
+        name = file.relative_to(top)
+        theirs = any(is_scratch_name(part) for part in name.parts) or any(map(file.is_relative_to, left_out))
+        if file.is_file() and not theirs:
+            found.append([str(name), _file(file)])
+    return found
+
+
+def _file(path: Path) -> list[Any]:
+    status = path.stat()
+    if status.st_size > _READ_WHOLE:
+        return [status.st_size, status.st_mtime_ns]
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return [status.st_size, digest.hexdigest()[:32]]

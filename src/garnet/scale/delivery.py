@@ -1,0 +1,115 @@
+"""The folder of a result: whether it is one of ours, and which run made it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from garnet.atomic import atomic_path
+from garnet.errors import GarnetError
+from garnet.io.places import strangers
+from garnet.io.scratch import remove
+from garnet.scale.parquet import TABLE_MANIFEST, is_table
+from garnet.scale.tiles import MANIFEST, VERSION, json_check
+
+_OURS = re.compile(
+    r"(tile-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
+    r"part-\d{5,}\.parquet"
+)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A result that a folder holds.
+
+    Attributes:
+        files: names of its files, the manifest among them; there may be others in the folder, which are the user's.
+        run: which run made it, 16 hex digits; empty if it is not known.
+        facts: what that run found, as it wrote it down.
+    """
+
+    files: frozenset[str]
+    run: str
+    facts: dict[str, Any]
+
+
+def manifest_name(output: Path) -> str:
+    """What the manifest is called in a folder of tiles, or of a table."""
+    return TABLE_MANIFEST if is_table(output) else MANIFEST
+
+
+def delivered(output: Path) -> Delivered | None:
+    """The result in a folder; None if there is none of ours, or its manifest is damaged."""
+    name = manifest_name(output)
+    try:
+        manifest = json.loads((output / name).read_bytes())
+        version = manifest.pop("version")
+        if manifest.pop("check") != json_check(manifest) or version != VERSION:
+            return None
+        sizes, result = manifest["sizes"], manifest.get("result") or {"run": "", "facts": {}}
+        # A manifest that somebody else made could name files that are not ours to replace.
+        if not all(_OURS.fullmatch(file) for file in sizes):
+            return None
+        return Delivered(frozenset({name, *sizes}), str(result["run"]), dict(result["facts"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def is_whole(output: Path) -> bool:
+    """Whether all files of the result in a folder are still there, and as long as they were."""
+    sizes = json.loads((output / manifest_name(output)).read_bytes())["sizes"]
+    return all((output / name).is_file() and (output / name).stat().st_size == size for name, size in sizes.items())
+
+
+def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> None:
+    """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
+
+    Args:
+        staged: the folder, in the directory of the run.
+        output: where it will be.
+        run: 16 hex digits.
+        facts: plain values.
+    """
+    file = staged / manifest_name(output)
+    manifest: dict[str, Any] = {}
+    if file.name == MANIFEST:
+        manifest = json.loads(file.read_bytes())
+        del manifest["version"], manifest["check"]
+    else:
+        manifest = {"sizes": {part.name: part.stat().st_size for part in sorted(staged.glob("part-*.parquet"))}}
+    for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
+        remove(strip)
+    manifest["result"] = {"run": run, "facts": facts}
+    with atomic_path(file) as unfinished:
+        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
+
+
+def require_free(output: Path, *, overwrite: bool) -> Delivered | None:
+    """Refuse a folder in which a result may not be laid.
+
+    Args:
+        output: the folder, which need not exist.
+        overwrite: whether an earlier result of ours may be replaced.
+
+    Returns:
+        The earlier result that is to be replaced; None where there is none.
+
+    Raises:
+        GarnetError: it has files of somebody else, or an earlier result that may not be replaced.
+    """
+    if not output.is_dir() or not any(output.iterdir()):
+        return None
+    found = delivered(output)
+    if found is None:
+        raise GarnetError(
+            f"Cannot write into {output}: it holds files that are no result of ours ({strangers(output)}); give a "
+            "folder that is new or empty."
+        )
+    if not overwrite:
+        raise GarnetError(
+            f"{output} holds a finished graph; choose another folder, or replace it with overwrite=True or --overwrite."
+        )
+    return found
