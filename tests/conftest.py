@@ -3,11 +3,13 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from garnet.cli import main
+from garnet.io.scratch import Scratch
 
 # A shell has commands in the background ignore Ctrl-C, and so would all that is started here to be stopped by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,6 +23,15 @@ def data_folder() -> Path:
     if not (folder / "cora").is_dir():
         pytest.skip(f"no real graphs in {folder}; set GARNET_DATA to the folder that has them")
     return folder
+
+
+@pytest.fixture
+def scratch(tmp_path) -> Iterator[Path]:
+    """An empty folder in the directory of a run, from which the library may remove what it likes."""
+    with Scratch.make(tmp_path) as made:
+        folder = made.folder / "work"
+        folder.mkdir()
+        yield folder
 
 
 @pytest.fixture

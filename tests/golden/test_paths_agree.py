@@ -62,20 +62,20 @@ def spans_the_same(reference, graph, parts):
 
 
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, tmp_path):
+def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, scratch):
     graph, expected = reference
     purifier = GARNET(memory="2GB", tau="mean", k=15)
-    found = purify_tiled(purifier, graph, tmp_path / "out", parts=parts)
+    found = purify_tiled(purifier, graph, scratch / "out", parts=parts)
     assert found.parts == parts
     np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
     agree(expected.graph, found.graph.to_graph())
-    tiles = build_tiles(graph, tmp_path / "tiles", memory=1 << 30, parts=parts)
-    spans_the_same(expected, tiles, Parts(tmp_path, tiles.bounds))
+    tiles = build_tiles(graph, scratch / "tiles", memory=1 << 30, parts=parts)
+    spans_the_same(expected, tiles, Parts(scratch, tiles.bounds))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
-def test_a_cluster_agrees_with_arpack_and_exact_search(processes, tmp_path):
+def test_a_cluster_agrees_with_arpack_and_exact_search(processes, scratch):
     distributed = pytest.importorskip("distributed")
     graph = cora()
     expected = REFERENCE.purify(graph)
@@ -85,8 +85,8 @@ def test_a_cluster_agrees_with_arpack_and_exact_search(processes, tmp_path):
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        found = GARNET(cluster=client, tau="mean", k=15).purify(graph, output=tmp_path / "out")
-        tiles = build_tiles(graph, tmp_path / "tiles", memory=1 << 30, parts=2)
-        spans_the_same(expected, tiles, Parts(tmp_path, tiles.bounds, OnCluster(client)))
+        found = GARNET(cluster=client, tau="mean", k=15).purify(graph, output=scratch / "out")
+        tiles = build_tiles(graph, scratch / "tiles", memory=1 << 30, parts=2)
+        spans_the_same(expected, tiles, Parts(scratch, tiles.bounds, OnCluster(client)))
     np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
     agree(expected.graph, found.graph.to_graph())

@@ -288,11 +288,15 @@ def publish_folder(staged: Path, target: Path, *, old: Iterable[str], last: str)
     aside = home / "replaced"
     if {path.name for path in target.iterdir()} <= set(old) and _exchanged(staged, target, aside):
         return
-    aside.mkdir(exist_ok=True)
-    for name in sorted(old, key=lambda name: name != last):
-        with suppress(FileNotFoundError):
-            _moved(target / name, aside / name)
-    for path in sorted(staged.iterdir(), key=lambda path: path.name == last):
+    # From then on, what has the name of an old file is a new one.
+    all_aside = home / "all-replaced"
+    if not all_aside.exists():
+        aside.mkdir(exist_ok=True)
+        for name in sorted(old, key=lambda name: name != last):
+            with suppress(FileNotFoundError):
+                _moved(target / name, aside / name)
+        all_aside.touch()
+    for path in sorted(staged.iterdir(), key=lambda path: (path.name == last, path.name)):
         publish(path, target / path.name, replace=False)
 
 

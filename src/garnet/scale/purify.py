@@ -32,7 +32,7 @@ from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import BASELINE, Cut, bytes_of
 from garnet.scale.points import embedded_points
 from garnet.scale.prune import Pruned, Rule, prune
-from garnet.scale.result import TiledPurification, from_facts, plain_parameters, to_facts
+from garnet.scale.result import TiledPurification, from_facts, plain_parameters, to_facts, without_costs
 from garnet.scale.resume import Resumable, identity
 from garnet.scale.sources import open_source
 from garnet.scale.tiles import TiledGraph
@@ -136,7 +136,7 @@ def purify_tiled(
         if noted is None:
             old = require_free(target, overwrite=overwrite)
             facts = to_facts(_purified(task, opened, made, as_table=is_table(target)))
-            describe(staged, target, run, facts)
+            describe(staged, target, run, without_costs(facts))
             noted = {"old": [] if old is None else sorted(old.files), "facts": facts}
             journal.note("publish", noted)
         with writing(target):
@@ -174,7 +174,7 @@ def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> Tile
         if (needed := _memory_of(tiles)) > _room_of(task.purifier):
             instead = target.with_name(f"{target.name}.tiles")
             require_free(instead, overwrite=False)
-            describe(tiles.folder, instead, run, to_facts(result))
+            describe(tiles.folder, instead, run, without_costs(to_facts(result)))
             with writing(instead):
                 publish_folder(tiles.folder, instead, old=(), last=manifest_name(instead))
             made.remove()

@@ -28,7 +28,8 @@ class TiledPurification:
         values: leading eigenvalues.
         residuals: of the eigenpairs.
         pruned: how many edges were kept, dropped and added, and the score below which edges were pruned.
-        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted.
+        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted; none if it was
+            done before.
         parts: into how many parts the nodes were cut.
         parameters: the purifier that made it.
         effort: how many cells were searched for neighbours, and the recall that this promises; None if none were.
@@ -86,6 +87,11 @@ def to_facts(result: TiledPurification) -> dict[str, Any]:
         "parts": result.parts,
         "effort": None if result.effort is None else asdict(result.effort),
     }
+
+
+def without_costs(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts that are the same whenever the same run is made."""
+    return {**facts, "stages": []}
 
 
 def from_facts(

@@ -289,10 +289,10 @@ def test_a_value_that_changed_between_two_calls_is_sent_again(threads):
     assert run(np.sum, [(numbers,)]) == [float(1 << 18)]
 
 
-def test_an_error_of_a_task_is_the_error_of_the_run(processes, tmp_path):
-    parts = Parts(tmp_path, (0, 2, 4), OnCluster(processes))
+def test_an_error_of_a_task_is_the_error_of_the_run(processes, scratch):
+    parts = Parts(scratch, (0, 2, 4), OnCluster(processes))
     lost = parts.new(3)
-    with pytest.raises(GarnetError, match=rf"Cannot read {tmp_path}/tmp-\w+-[01].bin: No such file"):
+    with pytest.raises(GarnetError, match=rf"Cannot read {scratch}/tmp-\w+-[01].bin: No such file"):
         parts.map(torch.abs, lost)
 
 

@@ -1,6 +1,6 @@
 """The purified graph as a folder of Parquet files: the edges that the tiles have, each once, also after a stop."""
 
-import shutil
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model, load_graph
-from garnet.errors import GarnetError, GraphError, MissingExtra
+from garnet.errors import GarnetError, MissingExtra
 from garnet.scale.purify import purify_tiled
 
 arrow, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow.parquet")
 PURIFIER = GARNET(memory="1GiB", rank=90, k=4)
 # The last two nodes have no edge, and nothing else is known of them.
 GRAPH = as_graph((block_model(300, mean_degree=8, seed=1).edges, 302), symmetrize=True)
+OTHER = block_model(280, mean_degree=8, seed=2)
 
 
 def purify(output, graph=GRAPH, **options):
@@ -58,7 +59,9 @@ def test_a_table_has_every_edge_of_the_graph_once(table, expected):
 
 
 def test_the_files_are_written_part_by_part_and_nothing_else_is_left(table):
-    assert {path.name for path in table.folder.iterdir()} == {f"part-0000{i}.parquet" for i in range(3)}
+    parts = {f"part-0000{i}.parquet" for i in range(3)}
+    assert {path.name for path in table.folder.iterdir()} == {*parts, "_garnet.json"}
+    assert {path.name for path in table.folder.parent.iterdir()} == {table.folder.name}
 
 
 def test_nodes_without_edges_are_not_lost(table, expected):
@@ -107,34 +110,47 @@ def test_a_run_that_was_stopped_shows_no_table_and_goes_on_to_the_same_bytes(tab
     output = tmp_path / "clean.parquet"
     with pytest.raises(KeyboardInterrupt):
         purify(output, progress=Stop(*at))
-    assert {path.name for path in output.iterdir()} == {"_work"}
-    assert read(output).num_rows == 0
+    assert not output.exists()
     purify(output)
     assert contents(output) == contents(table.folder)
 
 
 def test_a_run_that_was_stopped_while_files_were_moved_to_their_place_goes_on(table, tmp_path, monkeypatch):
-    output, replace = tmp_path / "clean.parquet", Path.replace
+    output, link = tmp_path / "clean.parquet", os.link
+    purify(output, OTHER)
+    (output / "notes.txt").write_text("mine")  # so that files are exchanged one by one
 
-    def stopped(path, target):
+    def stopped(source, target):
         if Path(target) == output / "part-00001.parquet":
             raise KeyboardInterrupt
-        return replace(path, target)
+        return link(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", stopped)
+        patch.setattr(os, "link", stopped)
         with pytest.raises(KeyboardInterrupt):
-            purify(output)
+            purify(output, overwrite=True)
     assert (output / "part-00000.parquet").exists()
+    purify(output, overwrite=True)
+    assert contents(output) == {**contents(table.folder), "notes.txt": b"mine"}
+    assert {path.name for path in tmp_path.iterdir()} == {"clean.parquet"}
+
+
+def test_a_finished_table_is_had_again_by_the_same_call_and_replaced_only_when_told(table, tmp_path):
+    output = tmp_path / "clean.parquet"
     purify(output)
-    assert contents(output) == contents(table.folder)
+    before, begun = contents(output), []
+    again = purify(output, progress=begun.append)
+    assert again.done_before
+    assert not begun
+    assert (again.pruned.kept, again.graph.num_edges) == (purify(None).pruned.kept, table.num_edges)
+    with pytest.raises(GarnetError, match=r"clean.parquet holds a finished graph; choose another"):
+        purify(output, OTHER)
+    assert contents(output) == before
+    purify(output, OTHER, overwrite=True)
+    assert contents(output) != before
 
 
-def test_a_finished_table_or_a_file_is_not_overwritten(table, tmp_path):
-    before = contents(table.folder)
-    with pytest.raises(GarnetError, match=r"clean.parquet holds a finished graph; remove it"):
-        purify(table.folder)
-    assert contents(table.folder) == before
+def test_a_file_in_the_place_of_a_table_is_not_overwritten(tmp_path):
     (tmp_path / "one.parquet").write_text("mine")
     with pytest.raises(GarnetError, match=r"one.parquet: it is a file, and the result is a folder"):
         purify(tmp_path / "one.parquet")
@@ -170,11 +186,3 @@ def test_names_that_are_texts_stay_texts(tmp_path):
     graph = load_graph(path)
     assert graph.names.tolist() == ["01", "1", "2", "3"]
     assert graph.num_edges == 3
-
-
-def test_a_table_whose_run_was_stopped_is_not_read(table, tmp_path):
-    shutil.copytree(table.folder, tmp_path / "clean.parquet")
-    (tmp_path / "clean.parquet" / "_work").mkdir()
-    (tmp_path / "clean.parquet" / "_work" / "run.json").write_text("{}")
-    with pytest.raises(GraphError, match=r"being written, or whose run was stopped; repeat that first"):
-        load_graph(tmp_path / "clean.parquet")

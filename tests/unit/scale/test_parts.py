@@ -18,10 +18,10 @@ MEMORY = 1 << 30
 
 
 @pytest.fixture
-def tiled(tmp_path):
+def tiled(scratch):
     def build(graph, parts):
-        tiles = build_tiles(graph, tmp_path / "tiles", memory=MEMORY, parts=parts)
-        work = tmp_path / "work"
+        tiles = build_tiles(graph, scratch / "tiles", memory=MEMORY, parts=parts)
+        work = scratch / "work"
         work.mkdir()
         return tiles, Parts(work, tiles.bounds)
 
@@ -37,8 +37,8 @@ def stored(parts, rows, name=None):
     return tall
 
 
-def test_maps_and_sums_are_those_of_the_whole_matrix(tmp_path):
-    parts = Parts(tmp_path, (0, 3, 3, 10))
+def test_maps_and_sums_are_those_of_the_whole_matrix(scratch):
+    parts = Parts(scratch, (0, 3, 3, 10))
     rows = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
     tall = stored(parts, rows)
     torch.testing.assert_close(
@@ -48,24 +48,24 @@ def test_maps_and_sums_are_those_of_the_whole_matrix(tmp_path):
     torch.testing.assert_close(parts.sum(lambda x: x.T @ x, tall), (rows.T @ rows).double(), rtol=1e-5, atol=1e-5)
 
 
-def test_files_go_with_the_matrix_but_for_one_with_a_name(tmp_path):
-    parts = Parts(tmp_path, (0, 2, 4))
+def test_files_go_with_the_matrix_but_for_one_with_a_name(scratch):
+    parts = Parts(scratch, (0, 2, 4))
     tall, named = stored(parts, torch.ones(4, 1)), stored(parts, torch.ones(4, 1), "points")
     doubled = parts.map(lambda x: 2 * x, tall)
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(scratch.iterdir())) == 6
     del tall, doubled, named
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["points-0.bin", "points-1.bin"]
+    assert sorted(path.name for path in scratch.iterdir()) == ["points-0.bin", "points-1.bin"]
 
 
-def test_matrices_stay_in_memory_while_there_is_room_and_give_it_back(tmp_path):
-    parts = Parts(tmp_path, (0, 2, 4))
+def test_matrices_stay_in_memory_while_there_is_room_and_give_it_back(scratch):
+    parts = Parts(scratch, (0, 2, 4))
     parts.hold(2 * 4 * 3)  # a part of two rows and three columns
 
     def files():
-        return sorted(path.name for path in tmp_path.iterdir())
+        return sorted(path.name for path in scratch.iterdir())
 
     rows = torch.arange(12.0).view(4, 3)
-    start = stored(Parts(tmp_path, (0, 2, 4)), rows, "start")
+    start = stored(Parts(scratch, (0, 2, 4)), rows, "start")
     first = parts.map(lambda x: x + 1, start)
     assert len(files()) == 3  # the second part of it found no room
     second = parts.map(lambda x: x + 2, start)
@@ -95,8 +95,8 @@ def test_what_is_held_in_memory_changes_no_eigenpair(tiled, room):
     assert torch.equal(whole(held.vectors), vectors)
 
 
-def test_a_file_that_is_gone_or_cut_short_is_said(tmp_path):
-    parts = Parts(tmp_path, (0, 2, 4))
+def test_a_file_that_is_gone_or_cut_short_is_said(scratch):
+    parts = Parts(scratch, (0, 2, 4))
     tall = stored(parts, torch.ones(4, 3))
     tall.files[1].write_bytes(tall.files[1].read_bytes()[:8])
     with pytest.raises(GarnetError, match=r"-1\.bin: it is truncated; remove its folder"):
@@ -153,12 +153,12 @@ def test_features_have_the_distances_of_those_in_memory(tiled):
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_neighbours_among_parts_are_those_of_an_exact_search(tmp_path, parts):
+def test_neighbours_among_parts_are_those_of_an_exact_search(scratch, parts):
     generator = torch.Generator().manual_seed(2)
     centres = 3 * torch.randn(40, 12, generator=generator)
     points = centres[torch.arange(4000) % 40] + torch.randn(4000, 12, generator=generator)
     points[[5, 77, 3999]] = 0
-    place = Parts(tmp_path, tuple(np.linspace(0, 4000, parts + 1).astype(int).tolist()))
+    place = Parts(scratch, tuple(np.linspace(0, 4000, parts + 1).astype(int).tolist()))
     files = neighbor_pairs(place, stored(place, points, "points"), 8, recall=0.97, seed=0)
     pairs = set()
     for (i, j), some in files.items():

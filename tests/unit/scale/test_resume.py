@@ -1,6 +1,5 @@
 """A run that is killed, or that the disk stops, goes on where it was and gives the same graph."""
 
-import errno
 import json
 import os
 import shutil
@@ -16,12 +15,13 @@ from garnet import GARNET
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph import as_graph
+from garnet.io.scratch import MARKER
 from garnet.scale.journal import Journal
 from garnet.scale.purify import purify_tiled
 from garnet.scale.resume import identity
 from garnet.scale.tiles import TiledGraph
 
-fcntl = pytest.importorskip("fcntl", reason="locks and signals of POSIX")
+pytest.importorskip("fcntl", reason="locks and signals of POSIX")
 
 STAGES = ["tile", "embed", "neighbours", "prune"]
 KILLED = {
@@ -30,8 +30,8 @@ KILLED = {
     "embed": ("embed", "points-1.bin"),
     "neighbours": ("neighbours", "pairs-5.json"),
     "score": ("prune", "scored-0-1.bin"),
-    "gather": ("prune", "out/strip-1.json"),
-    "end": ("prune", "out/tiles.json"),
+    "gather": ("prune", "graph/strip-1.json"),
+    "end": ("prune", "graph/tiles.json"),
 }
 # Each case is a process of its own, which kills itself in a stage: at its begin, or once a file of some name is there.
 # Those with a limit cannot write longer files from the begin of the stage on, as if the disk were full.
@@ -111,8 +111,23 @@ def stopped(source, tmp_path_factory):
 
 @pytest.fixture
 def unfinished(stopped, tmp_path):
-    """A copy of one of these folders."""
-    return lambda name: shutil.copytree(stopped[name], tmp_path / "out")
+    """The output of a copy of one of these runs."""
+
+    def copied(name):
+        output = tmp_path / "copy" / "out"
+        shutil.copytree(stopped[name].parent, output.parent)
+        for folder in output.parent.glob(".garnet-*"):
+            marker = json.loads((folder / MARKER).read_text())
+            (folder / MARKER).write_text(json.dumps({**marker, "output": str(output)}))
+        return output
+
+    return copied
+
+
+def directory(output):
+    """Where the intermediate files of the one run for an output are."""
+    (folder,) = output.parent.glob(".garnet-*")
+    return folder
 
 
 def require_same(found, expected):
@@ -130,15 +145,14 @@ def test_killed_anywhere_the_same_call_gives_the_same_graph(source, undisturbed,
     assert begun == STAGES[STAGES.index(KILLED[place][0]) :]
     assert [stage.name for stage in result.stages] == STAGES
     require_same(result.graph, undisturbed)
-    assert not (output / "work").exists()
-    with pytest.raises(GarnetError, match="holds a finished graph"):
-        purify(source, output)
+    assert [path.name for path in output.parent.iterdir()] == ["out"]
+    assert purify(source, output).done_before
 
 
 def test_what_a_stage_had_done_is_not_done_again(source, unfinished):
     output = unfinished("neighbours")
-    kept = [*(output / "work" / "tiles").glob("tile-*.bin"), *(output / "work").glob("p*-?.bin")]
-    kept += (output / "work").glob("pairs-*.json")
+    work = directory(output)
+    kept = [*(work / "tiles").glob("tile-*.bin"), *work.glob("p*-?.bin"), *work.glob("pairs-*.json")]
     before, after = {path: path.stat().st_mtime_ns for path in kept}, {}
     assert len(before) > 9 + 3
 
@@ -150,14 +164,16 @@ def test_what_a_stage_had_done_is_not_done_again(source, unfinished):
     assert after == before
 
 
-def test_another_run_in_the_folder_is_refused(source, unfinished, tmp_path):
-    output = unfinished("embed")
-    with pytest.raises(GarnetError, match="holds an unfinished run that differs in rank; repeat that, remove"):
+def test_another_run_for_the_output_is_refused(source, undisturbed, unfinished, tmp_path):
+    output, other = unfinished("embed"), tmp_path / "other.npz"
+    with pytest.raises(GarnetError, match=r"unfinished run for .*out differs in rank; repeat that one, remove it with"):
         purify(source, output, rank=9)
-    other = tmp_path / "other.npz"
-    shutil.copyfile(source, other)
+    graph = load_graph(source)
+    as_graph(graph, features=graph.features[::-1]).save(other)
     with pytest.raises(GarnetError, match="differs in source"):
         purify(other, output)
+    shutil.copyfile(source, other)
+    require_same(purify(other, output).graph, undisturbed)  # a file that was moved is the same source
 
 
 def test_a_graph_in_memory_is_told_by_its_features_too(source, tmp_path):
@@ -183,7 +199,7 @@ def test_a_graph_in_memory_is_told_by_its_features_too(source, tmp_path):
 @pytest.mark.parametrize("damage", ["gone", "short", "changed"])
 def test_a_file_that_is_not_what_it_was_is_named(source, unfinished, place, name, damage):
     output = unfinished(place)
-    victim = next(iter(sorted((output / "work").rglob(name))))
+    victim = next(iter(sorted(directory(output).rglob(name))))
     contents = bytearray(victim.read_bytes())
     victim.unlink()
     if damage == "short":  # by whole rows of points and whole pairs
@@ -191,32 +207,28 @@ def test_a_file_that_is_not_what_it_was_is_named(source, unfinished, place, name
     elif damage == "changed":
         contents[len(contents) // 2] ^= 1
         victim.write_bytes(contents)
-    with pytest.raises(GarnetError, match=f"Cannot go on: .*{victim.name}.*remove .*work to begin again"):
+    with pytest.raises(GarnetError, match=f"Cannot go on: .*{victim.name}.*'garnet clean .*' to begin again"):
         purify(source, output)
-    assert not (output / "tiles.json").exists()
+    assert not output.exists()
 
 
-@pytest.mark.parametrize("name", ["run.json", "tile.json", "embed.json", "neighbours.json"])
-def test_a_note_in_which_a_bit_has_changed_is_refused(stopped, name):
-    folder = stopped["gather"] / "work"
-    contents = (folder / name).read_bytes()
-    key = json.loads((folder / "run.json").read_bytes())
-    del key["check"]
-    try:
-        for place in range(0, len(contents), max(1, len(contents) // 50)):
-            changed = bytearray(contents)
-            changed[place] ^= 1 << (place % 8)
-            (folder / name).write_bytes(changed)
-            with pytest.raises(GarnetError, match=rf"{name}: it is damaged; remove .* to begin again"):
-                Journal(folder, key).done(name.removesuffix(".json"))
-    finally:
-        (folder / name).write_bytes(contents)
+@pytest.mark.parametrize("stage", ["tile", "embed", "neighbours"])
+def test_a_note_in_which_a_bit_has_changed_is_refused(unfinished, stage):
+    folder = directory(unfinished("gather"))
+    file = folder / f"stage-{stage}.json"
+    contents = file.read_bytes()
+    for place in range(0, len(contents), max(1, len(contents) // 50)):
+        changed = bytearray(contents)
+        changed[place] ^= 1 << (place % 8)
+        file.write_bytes(changed)
+        with pytest.raises(GarnetError, match=rf"{file.name}: it is damaged; remove .* to begin again"):
+            Journal(folder).done(stage)
 
 
-@pytest.mark.parametrize("name", ["pairs-0.json", "scored-0-0.bin", "pruned-0.json"])
+@pytest.mark.parametrize("name", ["pairs-0.json", "scored-0-0.bin", "graph/strip-0.json"])
 def test_a_file_that_can_be_made_again_is(source, undisturbed, unfinished, name):
     output = unfinished("gather")
-    (output / "work" / name).unlink(missing_ok=True)
+    (directory(output) / name).unlink(missing_ok=True)
     require_same(purify(source, output).graph, undisturbed)
 
 
@@ -226,7 +238,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(sour
     assert stop([(str(source), str(folder), folder.name, "", limit) for folder in folders]) == [0] * 4
     for folder in folders:
         said = folder.with_suffix(".txt").read_text()
-        assert said.startswith(f"Cannot write {folder}")
+        assert said.startswith(f"Cannot write {tmp_path}")
         assert said.count(".\n") == 0
         require_same(purify(source, folder).graph, undisturbed)
 
@@ -263,7 +275,7 @@ def test_while_a_run_is_at_work_another_is_refused_and_when_it_was_killed_one_go
         try:
             before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
             for output, rank in ((killed, 8), (killed, 9), (finished, 8)):
-                with pytest.raises(GarnetError, match=rf"^Another run is at work in {output}; wait .*\.$"):
+                with pytest.raises(GarnetError, match=rf"^Another run is writing {output}; wait .*\.$"):
                     purify(source, output, rank=rank)
             assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
             os.kill(pids[0], signal.SIGKILL)
@@ -282,50 +294,6 @@ def test_a_run_that_failed_leaves_the_folder_to_the_next_even_if_its_error_is_ke
         purify(source, tmp_path / "out", progress=_interrupt_at("neighbours"))
     require_same(purify(source, tmp_path / "out").graph, undisturbed)
     assert kept.value.__traceback__ is not None
-
-
-def test_a_journal_has_its_folder_to_itself_until_it_is_closed_or_removed(tmp_path):
-    folder = tmp_path / "out" / "work"
-    with Journal(folder, {"a": 1}) as first, pytest.raises(GarnetError, match="Another run is at work in"):
-        Journal(folder, {"a": 1})
-    with pytest.raises(GarnetError, match="differs in a") as kept:
-        Journal(folder, {"a": 2})
-    with Journal(folder, {"a": 1}) as second:
-        assert kept.value.__traceback__ is not None  # which knows the journal that was refused
-        (folder / "some").mkdir()
-        second.remove()
-        assert not folder.exists()
-        with Journal(folder, {"a": 2}) as third:
-            first.close()  # again, and again it lets go of nothing that it does not hold
-            second.close()
-            with pytest.raises(GarnetError, match="Another run is at work in"):
-                Journal(folder, {"a": 2})
-            third.remove()
-    assert list(folder.parent.iterdir()) == []
-
-
-def test_a_lock_that_was_removed_while_it_was_waited_for_is_made_again(tmp_path, monkeypatch):
-    flock, removed = fcntl.flock, []
-
-    def late(file, operation):
-        if not removed:
-            removed.append(True)
-            (tmp_path / "work" / "lock").unlink()
-        return flock(file, operation)
-
-    monkeypatch.setattr("fcntl.flock", late)
-    with Journal(tmp_path / "work", {}), pytest.raises(GarnetError, match="Another run is at work in"):
-        Journal(tmp_path / "work", {})
-
-
-def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch):
-    def refuse(file, operation):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with Journal(tmp_path / "work", {"a": 1}) as journal:
-        journal.note("tile", {"b": 2})
-    assert Journal(tmp_path / "work", {"a": 1}).done("tile") == {"b": 2}
 
 
 def _interrupt_at(stage):

@@ -57,33 +57,33 @@ def share(found, truth):
 
 
 @pytest.mark.parametrize("asked", [0.8, 0.95])
-def test_the_recall_that_is_expected_is_had(inexact, points, truth, tmp_path, asked):
-    found, effort, cells = search(tmp_path, points, recall=asked)
+def test_the_recall_that_is_expected_is_had(inexact, points, truth, scratch, asked):
+    found, effort, cells = search(scratch, points, recall=asked)
     assert 1 <= effort.probes < cells
     assert effort.recall >= asked
     # Three standard errors of a sample of 400; a pair that only one end would have found counts for both.
     assert share(found, truth) > effort.recall - 0.03
 
 
-def test_less_memory_means_fewer_cells_and_a_recall_that_is_still_true(inexact, points, truth, tmp_path):
+def test_less_memory_means_fewer_cells_and_a_recall_that_is_still_true(inexact, points, truth, scratch):
     tight = BASELINE + 20 * (BASELINE // most_cells(2 * BASELINE, WIDTH, 256) + 1)
     assert most_cells(tight, WIDTH, 256) == 20
     # Nearly all points are in few of so few cells, and of a crowded one not all are compared.
     with pytest.warns(RecallWarning, match=r"less than the 0.95 it was asked for"):
-        found, effort, cells = search(tmp_path, points, memory=tight)
+        found, effort, cells = search(scratch, points, memory=tight)
     assert 10 <= cells <= 40
     assert 0.5 < effort.recall < 0.95
     assert share(found, truth) > effort.recall - 0.03
 
 
-def test_few_points_are_searched_exactly_and_said_to_be(points, truth, tmp_path):
-    found, effort, cells = search(tmp_path, points)
+def test_few_points_are_searched_exactly_and_said_to_be(points, truth, scratch):
+    found, effort, cells = search(scratch, points)
     assert effort == Effort(probes=cells, recall=1.0)
     assert share(found, truth) > 0.9999
 
 
 @pytest.mark.usefixtures("inexact")
-def test_a_run_that_goes_on_knows_what_the_search_was_made_with(tmp_path):
+def test_a_run_that_goes_on_knows_what_the_search_was_made_with(scratch):
     graph, stopped = block_model(400, mean_degree=8, seed=0), []
 
     def stop(stage):
@@ -91,10 +91,10 @@ def test_a_run_that_goes_on_knows_what_the_search_was_made_with(tmp_path):
             stopped.append(stage)
             raise KeyboardInterrupt
 
-    whole = purify_tiled(PURIFIER, graph, tmp_path / "whole").summary()
+    whole = purify_tiled(PURIFIER, graph, scratch / "whole").summary()
     with pytest.raises(KeyboardInterrupt):
-        purify_tiled(PURIFIER, graph, tmp_path / "stopped", progress=stop)
-    resumed = purify_tiled(PURIFIER, graph, tmp_path / "stopped").summary()
+        purify_tiled(PURIFIER, graph, scratch / "stopped", progress=stop)
+    resumed = purify_tiled(PURIFIER, graph, scratch / "stopped").summary()
     assert resumed["probes"] == whole["probes"] >= 1
     assert resumed["recall"] == whole["recall"] >= 0.95
 
@@ -116,9 +116,9 @@ class Listener:
         self.said[-1][1].append((name, done, total))
 
 
-def test_stages_say_how_many_of_their_tasks_are_done(tmp_path):
+def test_stages_say_how_many_of_their_tasks_are_done(scratch):
     listener = Listener()
-    purify_tiled(PURIFIER, block_model(300, mean_degree=8, seed=0), tmp_path / "out", parts=3, progress=listener)
+    purify_tiled(PURIFIER, block_model(300, mean_degree=8, seed=0), scratch / "out", parts=3, progress=listener)
     said = dict(listener.said)
     assert list(said) == ["tile", "embed", "neighbours", "prune"]
 
@@ -131,12 +131,12 @@ def test_stages_say_how_many_of_their_tasks_are_done(tmp_path):
 
 @pytest.mark.usefixtures("inexact")
 @pytest.mark.parametrize("spoilt", ["pairs-1-*.bin", "pairs-1.json"])
-def test_pairs_that_are_not_what_a_stopped_run_wrote_are_found_again(tmp_path, points, spoilt):
-    search(tmp_path, points)
-    before = {path.name: path.read_bytes() for path in tmp_path.glob("pairs-*.bin")}
-    file = next(tmp_path.glob(spoilt))
+def test_pairs_that_are_not_what_a_stopped_run_wrote_are_found_again(scratch, points, spoilt):
+    search(scratch, points)
+    before = {path.name: path.read_bytes() for path in scratch.glob("pairs-*.bin")}
+    file = next(scratch.glob(spoilt))
     damaged = bytearray(file.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     file.write_bytes(damaged)
-    search(tmp_path, points)
-    assert {path.name: path.read_bytes() for path in tmp_path.glob("pairs-*.bin")} == before
+    search(scratch, points)
+    assert {path.name: path.read_bytes() for path in scratch.glob("pairs-*.bin")} == before

@@ -106,9 +106,9 @@ def assert_same(pruned, purification):
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_result_is_that_of_memory(tmp_path, name, parts):
+def test_the_result_is_that_of_memory(scratch, name, parts):
     graph, purifier = GRAPHS[name], SMALL if name != "cora" else GARNET(rank=20)
-    assert_same(Tiled(purifier, graph, parts, tmp_path).prune(), purifier.purify(graph))
+    assert_same(Tiled(purifier, graph, parts, scratch).prune(), purifier.purify(graph))
 
 
 RULES = {
@@ -123,25 +123,25 @@ RULES = {
 
 @pytest.mark.parametrize("name", ["blocks", "weighted", "lonely"])
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_gives_what_it_gives_in_memory(tmp_path, name, rule):
+def test_every_rule_gives_what_it_gives_in_memory(scratch, name, rule):
     purifier = replace(SMALL, **RULES[rule])
-    assert_same(Tiled(purifier, GRAPHS[name], 3, tmp_path).prune(), purifier.purify(GRAPHS[name]))
+    assert_same(Tiled(purifier, GRAPHS[name], 3, scratch).prune(), purifier.purify(GRAPHS[name]))
 
 
 @pytest.mark.parametrize("weight", ["auto", "similarity", "one"])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_a_graph_with_edges_enough_is_given_none(tmp_path, weight, weighted):
+def test_a_graph_with_edges_enough_is_given_none(scratch, weight, weighted):
     graph, purifier = block_model(300, mean_degree=50, exponent=6, seed=3), GARNET(rank=12, weight=weight)
     if weighted:
         graph = graph.with_edges(graph.edges, np.random.default_rng(5).random(graph.num_edges) + 0.1)
-    tiled = Tiled(purifier, graph, 3, tmp_path)
+    tiled = Tiled(purifier, graph, 3, scratch)
     assert not tiled.base
     assert_same(tiled.prune(), purifier.purify(graph))
 
 
-def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path):
+def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(scratch):
     purifier = replace(SMALL, score="signed")
-    tiled = Tiled(purifier, BLOCKS, 3, tmp_path)
+    tiled = Tiled(purifier, BLOCKS, 3, scratch)
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
 
         def elsewhere(work, tasks):
@@ -155,14 +155,14 @@ def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path):
     assert_same(pruned, purifier.purify(BLOCKS))
 
 
-def test_what_belongs_to_nodes_stays(tmp_path):
-    found = Tiled(SMALL, BLOCKS, 3, tmp_path).prune().graph.to_graph()
+def test_what_belongs_to_nodes_stays(scratch):
+    found = Tiled(SMALL, BLOCKS, 3, scratch).prune().graph.to_graph()
     assert replace(found, adjacency=BLOCKS.adjacency) == BLOCKS
 
 
-def test_an_unknown_end_speaks_for_an_edge(tmp_path):
+def test_an_unknown_end_speaks_for_an_edge(scratch):
     graph = GRAPHS["lonely"]
-    tiled = Tiled(SMALL, graph, 4, tmp_path)
+    tiled = Tiled(SMALL, graph, 4, scratch)
     points = torch.cat([tiled.points.part(i) for i in range(4)])
     unknown = points.abs().amax(dim=1) == 0
     assert unknown[[301, 303]].all()
@@ -170,8 +170,8 @@ def test_an_unknown_end_speaks_for_an_edge(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [("score_tile", 1), ("score_tile", 6), ("_count", 9), ("_tally", 2), ("_strip", 2)])
-def test_what_was_killed_goes_on(tmp_path, stop):
-    tiled = Tiled(SMALL, BLOCKS, 3, tmp_path)
+def test_what_was_killed_goes_on(scratch, stop):
+    tiled = Tiled(SMALL, BLOCKS, 3, scratch)
     done = []
 
     def some(work, tasks):
@@ -199,8 +199,8 @@ def test_what_was_killed_goes_on(tmp_path, stop):
     assert_same(pruned, SMALL.purify(BLOCKS))
 
 
-def test_strips_that_are_written_are_not_written_again(tmp_path):
-    tiled = Tiled(SMALL, BLOCKS, 3, tmp_path)
+def test_strips_that_are_written_are_not_written_again(scratch):
+    tiled = Tiled(SMALL, BLOCKS, 3, scratch)
     before = tiled.prune().graph
     times = {path: path.stat().st_mtime_ns for path in before.folder.glob("tile-*.bin")}
     (before.folder / "strip-1.json").unlink()
@@ -209,16 +209,9 @@ def test_strips_that_are_written_are_not_written_again(tmp_path):
     assert changed == {"tile-1-0.bin", "tile-1-1.bin", "tile-1-2.bin"}
 
 
-def test_an_older_graph_in_the_folder_does_not_show(tmp_path):
-    tiled = Tiled(SMALL, BLOCKS, 3, tmp_path)
-    build_tiles(WEIGHTED, tmp_path / "purified", memory=MEMORY, parts=4)
-    assert_same(tiled.prune(), SMALL.purify(BLOCKS))
-    assert not (tmp_path / "purified" / "tile-3-3.bin").exists()
-
-
 @pytest.mark.parametrize("fault", ["is missing", "is truncated"])
-def test_a_spoilt_file_between_two_stages_is_an_error(tmp_path, fault):
-    tiled = Tiled(SMALL, BLOCKS, 3, tmp_path)
+def test_a_spoilt_file_between_two_stages_is_an_error(scratch, fault):
+    tiled = Tiled(SMALL, BLOCKS, 3, scratch)
     file = tiled.parts.folder / "scored-0-2.bin"
 
     def spoiling(work, tasks):
@@ -230,8 +223,8 @@ def test_a_spoilt_file_between_two_stages_is_an_error(tmp_path, fault):
         tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, spoiling))
 
 
-def test_missing_and_wrong_inputs_are_errors(tmp_path):
-    tiled = Tiled(SMALL, BLOCKS, 2, tmp_path)
+def test_missing_and_wrong_inputs_are_errors(scratch):
+    tiled = Tiled(SMALL, BLOCKS, 2, scratch)
     first, rows = tiled.points.files[0], tiled.points.part(0).numpy()
     rows[1:].tofile(first)
     with pytest.raises(GarnetError, match=rf"points-0\.bin: it has {len(rows) - 1} rows, not {len(rows)}"):
@@ -298,8 +291,8 @@ def test_shared_neighbours_are_those_of_memory(tmp_path_factory, seed, n, densit
                 np.testing.assert_array_equal(found, expected[first + bounds[i], second + bounds[j]])
 
 
-def test_scored_edges_that_are_not_what_was_written_are_told(tmp_path):
-    file, count = tmp_path / "scored.bin", 10
+def test_scored_edges_that_are_not_what_was_written_are_told(scratch):
+    file, count = scratch / "scored.bin", 10
     write_columns(file, {name: np.arange(count) for name in COLUMNS})
     assert is_unchanged(file)
     damaged = bytearray(file.read_bytes())

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -15,7 +16,7 @@ from garnet.datasets import block_model
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.scale.build import build_tiles
 from garnet.scale.strips import finish, finish_like, write_strip
-from garnet.scale.tiles import TiledGraph
+from garnet.scale.tiles import TiledGraph, json_check
 
 MEMORY = 1 << 30
 PLAIN = block_model(200, seed=4)
@@ -84,30 +85,64 @@ def test_parts_share_nodes_and_entries(tmp_path):
     assert entries.max() <= 2 * entries.sum() / 8 + graph.degrees.max()
 
 
-def test_an_older_tiled_graph_is_replaced_and_other_files_are_left(tmp_path):
-    (tmp_path / "labels.npy").write_text("mine")
-    build_tiles(FULL, tmp_path, memory=MEMORY, parts=5)
-    tiled = build_tiles(PLAIN, tmp_path, memory=MEMORY, parts=2)
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a stranger's file"])
+def test_an_older_tiled_graph_is_replaced_when_told_and_other_files_stay(tmp_path, beside):
+    folder = tmp_path / "tiles"
+    build_tiles(FULL, folder, memory=MEMORY, parts=5)
+    if beside:
+        (folder / "labels.npy").write_text("mine")
+    with pytest.raises(GarnetError, match="holds a finished graph"):
+        build_tiles(PLAIN, folder, memory=MEMORY, parts=2)
+    assert TiledGraph.open(folder, verify=True).to_graph() == FULL
+    tiled = build_tiles(PLAIN, folder, memory=MEMORY, parts=2, overwrite=True)
     assert tiled.to_graph() == PLAIN
-    assert (tmp_path / "labels.npy").read_text() == "mine"
-    known = {*tiled.sizes, "tiles.json", "labels.npy", "strip-0.json", "strip-1.json"}
-    assert {path.name for path in tmp_path.iterdir()} == known
+    assert names(folder) == {*tiled.sizes, "tiles.json", *(["labels.npy"] * beside)}
+    assert names(tmp_path) == {"tiles"}
 
 
-def test_a_failed_build_leaves_nothing_that_opens(tmp_path):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_with_a_strangers_files_is_refused(tmp_path, overwrite):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(GarnetError, match=r"no result of ours \(thesis\.txt\)"):
+        build_tiles(PLAIN, tmp_path / "mine", memory=MEMORY, overwrite=overwrite)
+    assert names(tmp_path / "mine") == {"thesis.txt"}
+    assert names(tmp_path) == {"mine"}
+
+
+def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
+    folder = tmp_path / "tiles"
+    build_tiles(PLAIN, folder, memory=MEMORY)
+    (folder / "thesis.txt").write_text("mine")
+    manifest = json.loads((folder / "tiles.json").read_text())
+    del manifest["version"], manifest["check"]
+    manifest["sizes"]["thesis.txt"] = 4
+    (folder / "tiles.json").write_text(json.dumps({"version": 2, "check": json_check(manifest), **manifest}))
+    with pytest.raises(GarnetError, match="no result of ours"):
+        build_tiles(FULL, folder, memory=MEMORY, overwrite=True)
+    assert (folder / "thesis.txt").read_text() == "mine"
+
+
+def test_a_failed_build_leaves_what_was_there_and_nothing_else(tmp_path):
     build_tiles(PLAIN, tmp_path / "tiles", memory=MEMORY)
     (tmp_path / "list.csv").write_text("0,1\n1,0\n1,2\n")
-    with pytest.raises(GraphError, match="directed: 1 of its 3 edges have no reverse edge"):
-        build_tiles(tmp_path / "list.csv", tmp_path / "tiles", memory=MEMORY)
-    assert not list((tmp_path / "tiles").iterdir())
+    for folder in ("tiles", "other"):
+        with pytest.raises(GraphError, match="directed: 1 of its 3 edges have no reverse edge"):
+            build_tiles(tmp_path / "list.csv", tmp_path / folder, memory=MEMORY, overwrite=True)
+    assert names(tmp_path) == {"tiles", "list.csv"}
+    assert TiledGraph.open(tmp_path / "tiles", verify=True).to_graph() == PLAIN
     with pytest.raises(GraphError, match=r"it has no tiles\.json, so it is unfinished"):
-        TiledGraph.open(tmp_path / "tiles")
+        TiledGraph.open(tmp_path / "other")
 
 
 def test_wrong_parameters_are_said(tmp_path):
     with pytest.raises(ParameterError, match=r"'parts' parameter of build_tiles must be an integer >= 1\. Got 0"):
         build_tiles(PLAIN, tmp_path, memory=MEMORY, parts=0)
-    with pytest.raises(GarnetError, match=r"Cannot write .*: no such file or directory\."):
+    with pytest.raises(GarnetError, match=r"Cannot write .*: the folder .*no does not exist"):
         build_tiles(PLAIN, tmp_path / "no" / "folder", memory=MEMORY)
 
 
@@ -241,8 +276,8 @@ def test_a_file_that_cannot_grow_is_said(tmp_path):
     folder = tmp_path / "tiles"
     command = [sys.executable, "-c", FULL_DISK, tmp_path / "list.csv", folder]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert run.stdout == f"GarnetError Cannot write {folder / 'unfinished'}: file too large.\n"
-    assert not list(folder.iterdir())
+    assert re.fullmatch(rf"GarnetError Cannot write {tmp_path}/.*: file too large\.\n", run.stdout)
+    assert names(tmp_path) == {"list.csv"}
 
 
 STATUS = Path("/proc/self/status")
