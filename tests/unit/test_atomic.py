@@ -10,7 +10,7 @@ from garnet.errors import GarnetError
 def test_file_appears_only_when_complete(tmp_path):
     target = tmp_path / "out.txt"
     with atomic_path(target) as unfinished:
-        assert unfinished.parent == tmp_path
+        assert unfinished.is_relative_to(tmp_path)
         unfinished.write_text("whole")
         assert not target.exists()
     assert target.read_text() == "whole"

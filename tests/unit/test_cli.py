@@ -198,7 +198,7 @@ def test_bad_input_is_one_line_a_status_and_no_file(command, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("target", "phrase"), [("nowhere/out.npz", "missing or read-only"), ("out.doc", "end in .npz")]
+    ("target", "phrase"), [("nowhere/out.npz", "nowhere does not exist"), ("out.doc", "end in .npz")]
 )
 def test_an_output_that_cannot_be_written_is_said_before_any_work(command, graph_file, tmp_path, target, phrase):
     status, _, err = command("purify", graph_file, "-o", tmp_path / target)

@@ -102,6 +102,7 @@ def test_targets_on_the_line_in_a_file_and_by_name(command, file, graph, tmp_pat
             tmp_path / "p.npz",
             "--targets",
             targets,
+            "--overwrite",
         )
         assert command(*line)[0] == 0
         assert Perturbation.load(tmp_path / "p.npz") == expected
@@ -122,7 +123,12 @@ def test_a_victim_a_surrogate_and_other_parameters(command, file, graph, tmp_pat
     assert command(*line, "--victim", tmp_path / "model.npz", "--set", "direct=true", "--device", "cpu")[0] == 0
     expected = FeatureFlip(direct=True)(graph, budget="4", victim=victim)
     assert Perturbation.load(tmp_path / "p.npz") == expected
-    assert command(*line, "--surrogate", "gcn", "--set", "at_once=2", "--set", "loss=margin")[0] == 0
+    other = ("--surrogate", "gcn", "--set", "at_once=2", "--set", "loss=margin")
+    status, _, told = command(*line, *other)
+    assert status == 1
+    assert "p.npz exists already" in told
+    assert Perturbation.load(tmp_path / "p.npz") == expected
+    assert command(*line, *other, "--overwrite")[0] == 0
     expected = FeatureFlip(surrogate="gcn", at_once=2, loss="margin")(graph, budget="4")
     assert Perturbation.load(tmp_path / "p.npz") == expected
 
@@ -190,9 +196,9 @@ REFUSED = [
     ("not npz", ("graph.npz", "-a", "random", "-b", "5", "-o", "p.json"), "to an .npz file. Got 'p.json' instead."),
     ("no folder", ("graph.npz", "-a", "random", "-b", "5", "-o", "no/p.npz"), "Cannot write no/p.npz"),
     ("bad graph output", ("graph.npz", *COMMON, "--graph-output", "g.doc"), "must end in .npz"),
-    ("itself", ("graph.npz", "-a", "random", "-b", "5", "-o", "graph.npz"), "would replace an input, 'graph.npz'"),
-    ("itself too", ("graph.npz", *COMMON, "--graph-output", "graph.npz"), "would replace an input, 'graph.npz'"),
-    ("one file for two", ("graph.npz", *COMMON, "--graph-output", "./p.npz"), "need files of their own"),
+    ("itself", ("graph.npz", "-a", "random", "-b", "5", "-o", "graph.npz"), "graph.npz is read by this command"),
+    ("itself too", ("graph.npz", *COMMON, "--graph-output", "graph.npz"), "graph.npz is read by this command"),
+    ("one file for two", ("graph.npz", *COMMON, "--graph-output", "./p.npz"), "p.npz is written twice by this command"),
     ("no model", ("graph.npz", *COMMON, "--victim", "graph.npz"), "it holds a graph but no model"),
     ("bad split", ("graph.npz", *COMMON, "--split", "half"), "must be two shares, such as 0.1,0.1. Got 'half'."),
 ]  # fmt: skip

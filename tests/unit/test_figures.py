@@ -30,7 +30,7 @@ if not RECORDS.is_dir():
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """All figures, as the command draws them."""
-    folder = tmp_path_factory.mktemp("figures") / "made" / "here"
+    folder = tmp_path_factory.mktemp("figures") / "here"
     result = run("-o", folder, "--records", RECORDS)
     assert result.exit_code == 0, result.output
     return folder
@@ -240,7 +240,7 @@ def test_a_name_that_is_almost_right_is_guessed_at(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(GarnetError, match="Cannot make the folder"):
+    with pytest.raises(GarnetError, match="it is a file, and the result is a folder"):
         write(tmp_path / "file", records=RECORDS, only=["growth"])
 
 

@@ -442,7 +442,7 @@ def test_the_command_of_a_study_shows_its_cells_alone(call, tmp_path, monkeypatc
         (("graph.csv", "-o", "report.html"), "Cannot tell"),
         (("graph.npz", "-o", "report.html"), "garnet purify --result"),
         (("result.npz", "-o", "report.pdf"), "an .html file"),
-        (("missing.npz", "-o", "nowhere/report.html"), "the folder nowhere is missing"),
+        (("missing.npz", "-o", "nowhere/report.html"), "nowhere does not exist"),
         (("result.npz", "-o", "report.html", "--truth", "other.npz"), "give its own perturbation"),
         (("records.jsonl", "-o", "report.html", "--truth", "other.npz"), "leave --truth out"),
         (("result.npz", "-o", "report.html", "--node", "nobody"), "no node called 'nobody'"),

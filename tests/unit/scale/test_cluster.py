@@ -1,6 +1,7 @@
 """Purifying on a Dask cluster: the same edges as in one process, whatever happens to the workers."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def test_workers_write_a_table_of_edges(processes, dense, tmp_path):
     edges = np.stack([found["source"].to_numpy(), found["target"].to_numpy()])
     order = np.lexsort(edges[::-1])
     assert np.array_equal(edges[:, order], dense.graph.edges)
-    assert len({path.name for path in (tmp_path / "clean.parquet").iterdir()}) == result.parts == 2
+    assert len(list((tmp_path / "clean.parquet").glob("*.parquet"))) == result.parts == 2
     assert result.summary()["edges_after"] == dense.graph.num_edges
 
 
@@ -154,7 +155,10 @@ def test_a_graph_is_cut_so_that_all_tasks_of_a_worker_fit_in_its_memory(tmp_path
     def parts(name, **memory):
         with pytest.raises(KeyboardInterrupt):
             GARNET(rank=4, k=1000, cluster=client, **memory).purify(graph, output=tmp_path / name, progress=stop)
-        return TiledGraph.open(tmp_path / name / "work" / "tiles").parts
+        (work,) = tmp_path.glob(".garnet-*")
+        found = TiledGraph.open(work / "tiles").parts
+        shutil.rmtree(work)
+        return found
 
     with (
         local_cluster(processes=True, workers=1, threads=3, limit="1.5GiB") as cluster,
@@ -186,7 +190,7 @@ class Killer:
     """Kills workers, once the stage `embed` has written some of its files, and notes how far the run was."""
 
     client: object
-    work: Path
+    folder: Path
     victims: int
     after: int = 40
     stage: str = ""
@@ -202,7 +206,7 @@ class Killer:
     def _watch(self):
         seen = set()
         while self.stage == "embed":
-            seen |= {file.name for file in self.work.glob("tmp-*-0.bin")}
+            seen |= {file.name for file in self.folder.glob(".garnet-*/tmp-*-0.bin")}
             if len(seen) >= self.after:
                 for pid in self.pids:
                     os.kill(pid, signal.SIGKILL)
@@ -212,7 +216,7 @@ class Killer:
 
 
 def require_survived(client, expected, folder, victims):
-    killer = Killer(client, folder / "out" / "work", victims)
+    killer = Killer(client, folder, victims)
     result = purify_tiled(replace(KRYLOV, cluster=client), SMALL, folder / "out", parts=2, progress=killer)
     killer.thread.join()
     assert killer.killed_in == ["embed"] * victims
@@ -296,10 +300,10 @@ def test_an_error_of_a_task_is_the_error_of_the_run(processes, scratch):
         parts.map(torch.abs, lost)
 
 
-def test_a_folder_that_a_worker_does_not_see(processes, tmp_path, monkeypatch):
+def test_a_folder_that_a_worker_does_not_see(processes, scratch, monkeypatch):
     run = OnCluster(processes)
-    run.require_folder(tmp_path)
-    monkeypatch.chdir(tmp_path)
+    run.require_folder(scratch)
+    monkeypatch.chdir(scratch)
     Path("mine").mkdir()
     with pytest.raises(GarnetError, match="does not see the folder mine; all workers must, under the same path"):
         run.require_folder(Path("mine"))

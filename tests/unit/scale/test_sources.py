@@ -42,7 +42,7 @@ def write_ogb(folder, graph, edges):
 
 
 def tiled(source, folder, **options):
-    return build_tiles(source, folder, memory=MEMORY, **options)
+    return build_tiles(source, folder, memory=MEMORY, overwrite=True, **options)
 
 
 def outcome(read):
