@@ -15,6 +15,7 @@ from garnet.atomic import atomic_path
 from garnet.datasets.files import save_graph
 from garnet.errors import GraphError, MissingExtra
 from garnet.graph import Graph, as_graph
+from garnet.io.scratch import Scratch
 
 _FETCHED = {
     "citeseer": ("Planetoid", "CiteSeer", {}),
@@ -74,9 +75,9 @@ def _download(name: str) -> Any:
         raise MissingExtra("torch_geometric", f"Downloading {name}", "torch_geometric") from error
     kind, title, options = _FETCHED[name]
     # PyTorch Geometric reports its progress on standard error.
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+    with Scratch.make(Path(tempfile.gettempdir())) as scratch, contextlib.redirect_stderr(io.StringIO()):
         try:
-            return getattr(datasets, kind)(root=folder, name=title, **options)[0]
+            return getattr(datasets, kind)(root=str(scratch.folder), name=title, **options)[0]
         # Whichever library fetches or unpacks the file raises errors of its own, and not all are of the system.
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__

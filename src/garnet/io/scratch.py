@@ -317,7 +317,7 @@ def state_of(folder: Path, marker: Marker) -> State:
     """Whether the run of a directory is still at work."""
     found = _opened(folder, marker)
     if found is None:
-        return "unknown"
+        return "dead" if _is_stillborn(folder) else "unknown"
     state = found.state
     found.close()
     return state
@@ -326,7 +326,10 @@ def state_of(folder: Path, marker: Marker) -> State:
 def discard(folder: Path, marker: Marker) -> bool:
     """Remove the directory of a run that is dead; whether it is gone."""
     found = _opened(folder, marker)
-    if found is not None and found.state == "dead":
+    if found is None:
+        with suppress(OSError):
+            folder.rmdir()  # which is possible only if it is empty
+    elif found.state == "dead":
         found.remove()
     return not folder.exists()
 
@@ -417,6 +420,8 @@ def _marker(folder: Path) -> Marker | None:
     if match is None or folder.is_symlink():
         return None
     try:
+        if _is_stillborn(folder):
+            return Marker(match[1], "", None, 0, "", folder.stat().st_mtime)
         with (folder / MARKER).open("rb") as stream:
             marker = Marker(**json.loads(stream.read(_LONGEST_MARKER)))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -430,6 +435,11 @@ def _marker(folder: Path) -> Marker | None:
     }
     well = marker.id == match[1] and all(fine(getattr(marker, name)) for name, fine in kinds.items())
     return marker if well else None
+
+
+def _is_stillborn(folder: Path) -> bool:
+    """Whether a run was killed before it could mark its directory, in which there is nothing then."""
+    return all(path.name == MARKER and not path.lstat().st_size for path in folder.iterdir())
 
 
 def _is_mine(folder: Path) -> bool:

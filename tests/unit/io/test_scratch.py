@@ -232,3 +232,16 @@ def test_what_is_moved_to_another_file_system_arrives_whole(tmp_path, output, mo
         publish(made.folder / "new", output, replace=False)
     assert output.read_text() == "ours"
     assert names(tmp_path) == {"out.npz"}
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_run_killed_before_it_could_mark_its_directory_is_found(tmp_path, marked):
+    folder = tmp_path / ".garnet-0123456789abcdef"
+    folder.mkdir()
+    if marked:
+        (folder / MARKER).touch()
+    ((found, marker),) = left_behind(tmp_path)
+    assert found == folder
+    assert state_of(folder, marker) == "dead"
+    assert discard(folder, marker)
+    assert not names(tmp_path)

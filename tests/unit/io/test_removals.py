@@ -1,0 +1,43 @@
+"""Only one module removes, replaces or renames."""
+
+import ast
+from pathlib import Path
+
+import garnet
+
+SOURCE = Path(garnet.__file__).parent
+ALONE = SOURCE / "io" / "scratch.py"
+HARMFUL = {"rmtree", "unlink", "rmdir", "removedirs", "rename", "renames", "TemporaryDirectory"}
+FROM_OS = {"remove", "replace", "truncate", "ftruncate", "move"}
+
+
+def removals(tree):
+    """The calls in a module that take a file away or put another in its place."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, owner = node.func.attr, node.func.value
+        of_os = isinstance(owner, ast.Name) and owner.id in ("os", "shutil")
+        # A text's replace has two arguments, and that of a dataclass or a date has names for them.
+        of_path = name == "replace" and len(node.args) == 1 and not node.keywords
+        if name in HARMFUL or (of_os and name in FROM_OS) or of_path:
+            yield node
+
+
+def test_one_module_alone_removes_and_replaces():
+    found = [
+        f"{path.relative_to(SOURCE)}:{call.lineno}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path != ALONE
+        for call in removals(ast.parse(path.read_text()))
+    ]
+    assert found == []
+    assert any(removals(ast.parse(ALONE.read_text())))
+
+
+def test_the_search_for_removals_finds_them():
+    lines = ["shutil.rmtree(x)", "p.unlink()", "os.remove(p)", "os.replace(a, b)", "p.replace(q)", "p.rename(q)"]
+    for line in lines:
+        assert list(removals(ast.parse(line))), line
+    for line in ("text.replace('a', 'b')", "items.remove(x)", "replace(graph, features=None)", "day.replace(year=1)"):
+        assert not list(removals(ast.parse(line))), line
