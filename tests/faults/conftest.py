@@ -1,6 +1,9 @@
 """Jails for the tests of faults."""
 
+import shutil
+
 import pytest
+from commands import make_inputs
 from jail import Jailer, Refused
 
 
@@ -17,3 +20,15 @@ def jailer():
 @pytest.fixture
 def jail(jailer):
     return jailer.jail()
+
+
+@pytest.fixture(scope="session")
+def inputs(jailer):
+    return make_inputs(jailer)
+
+
+@pytest.fixture
+def furnished(jail, inputs):
+    """A jail whose working directory has a folder `data` with inputs for every command."""
+    shutil.copytree(inputs, jail.work / "data")
+    return jail

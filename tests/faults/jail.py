@@ -8,8 +8,10 @@ A `Jail` is one case: a home, a working directory and surroundings full of files
 library might name its own. `Jail.run` looks at everything before and after, and only what was named may differ.
 """
 
+import atexit
 import ctypes
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,7 +146,7 @@ class Jailer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*(own if self.mounts else []), sys.executable, __file__]
         command += [str(theirs.fileno()), str(self.root), _mounts_of_this_process() if self.mounts else ""]
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.root)}
         env["MPLCONFIGDIR"] = str(self.root / "matplotlib")  # it keeps a cache in the home folder, which is its affair
         self._process = subprocess.Popen(
             command, env=env, pass_fds=[theirs.fileno()], start_new_session=True, stdin=subprocess.DEVNULL
@@ -344,6 +347,7 @@ def _serve(connection, root):
     """Answer requests until nobody asks any more; in a process that was forked for a command, what that is to run."""
     user = _user(root)
     _import_everything()
+    gc.freeze()
     connection.send(b"{}")
     while True:
         message, fds, _, _ = socket.recv_fds(connection, 1 << 20, 3)
@@ -488,7 +492,7 @@ def _seal(root):
         with suppress(OSError):  # some are hidden below others; whether any that is seen stayed open is looked at below
             _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
     _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=777")
-    for place in (*places, "/", str(Path.home()), str(CHECKOUT), tempfile.gettempdir(), sys.prefix):
+    for place in (*places, "/", str(Path.home()), str(CHECKOUT), str(root.parent), sys.prefix):
         if place not in (str(root), "/dev/shm"):
             with suppress(FileNotFoundError, PermissionError):
                 if not os.statvfs(place).f_flag & os.ST_RDONLY:
@@ -510,12 +514,25 @@ def _main():
     if request is None:
         return
     sys.argv = ["garnet", *request["arguments"]]
-    if request["program"] is not None:
-        exec(compile(request["program"], "<program>", "exec"), {"__name__": "__program__"})
-        return
-    from garnet.cli import main
+    status = 0
+    try:
+        if request["program"] is not None:
+            exec(compile(request["program"], "<program>", "exec"), {"__name__": "__program__"})
+        else:
+            from garnet.cli import main
 
-    main()
+            main()
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException as error:
+        traceback.print_exc()
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    # What an interpreter does at its end, less the second that it takes to take all modules apart.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _mounts_of_this_process():
