@@ -19,7 +19,9 @@ def jailer():
 
 @pytest.fixture
 def jail(jailer):
-    return jailer.jail()
+    one = jailer.jail()
+    yield one
+    one.remove()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,9 @@ from typing import NamedTuple
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCRATCH = ".garnet-*"
 _NOBODY = 65534
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 1, 32, 4096, 16384, 1 << 18, 2
+_SHM = "/dev/shm"
+_MEMORY = 4 << 30  # that a command may take beyond what it begins with, so that none takes the machine's
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MNT_DETACH = 1, 32, 4096, 2
 # Flags that a mount has and keeps; in a user namespace those of the system may not be taken off.
 _FLAGS = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
@@ -132,7 +134,9 @@ class Jailer:
     """
 
     def __init__(self):
-        self.root = Path(tempfile.mkdtemp(prefix="garnet-jail-")).resolve()
+        # Thousands of small files are made and removed, so they are kept in memory where that can be had.
+        fast = _SHM if os.access(_SHM, os.W_OK) and shutil.disk_usage(_SHM).free > 4 << 30 else None
+        self.root = Path(tempfile.mkdtemp(prefix="garnet-jail-", dir=fast)).resolve()
         self.root.chmod(0o755)
         self._count = 0
         own = ["unshare", "--mount", "--propagation", "private", *([] if os.getuid() == 0 else ["--map-root-user"])]
@@ -160,12 +164,7 @@ class Jailer:
     def close(self):
         self._socket.close()
         self._process.wait(30)
-        # Mounts of the process are gone with it, so that this removes nothing but the jail; links are not followed.
-        for folder, names, _ in os.walk(self.root):
-            for name in names:
-                if not Path(folder, name).is_symlink():
-                    Path(folder, name).chmod(0o755)
-        shutil.rmtree(self.root)
+        _remove(self.root)  # mounts of the process are gone with it
 
     def jail(self):
         self._count += 1
@@ -208,6 +207,11 @@ class Jail:
         answer = self.jailer.ask(do="mount", place=str(place), size=size, of=None if of is None else str(of))
         if answer.get("error"):
             raise Refused(answer["error"])
+
+    def remove(self):
+        """Take the jail down, once nothing runs in it."""
+        self.jailer.ask(do="unmount", below=str(self.root))
+        _remove(self.root)
 
     def fingerprint(self):
         """Everything in the jail: kind, mode, size, time of change, and contents or what a link points to."""
@@ -316,6 +320,14 @@ def lay_bait_in(folder):
         path.write_text(f"mine: {name}\n")
 
 
+def _remove(folder):
+    """Remove a jail; links are not followed, and a folder that may not be written to is made one that may."""
+    for path in _walk(folder):
+        if not path.is_symlink() and path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
 class _Entry(NamedTuple):
     kind: str
     mode: int
@@ -349,6 +361,7 @@ def _serve(connection, root):
     _import_everything()
     gc.freeze()
     connection.send(b"{}")
+    mounted = []
     while True:
         message, fds, _, _ = socket.recv_fds(connection, 1 << 20, 3)
         if not message:
@@ -366,6 +379,12 @@ def _serve(connection, root):
                 answer = {"status": os.waitstatus_to_exitcode(os.waitpid(request["pid"], 0)[1])}
             case "mount":
                 answer = {"error": _attach(request["place"], request["size"], request["of"])}
+                mounted.append(request["place"])
+            case "unmount":
+                answer = {}
+                for place in [one for one in mounted if one.startswith(request["below"] + "/")]:
+                    ctypes.CDLL(None).umount2(os.fsencode(place), _MNT_DETACH)
+                    mounted.remove(place)
         connection.send(json.dumps(answer).encode())
 
 
@@ -388,6 +407,9 @@ def _prepare(request, fds, user):
         os.setresuid(user, user, user)
     _drop_privileges()
     os.chdir(request["cwd"])
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    most = pages * resource.getpagesize() + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     if request["limit"] is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], request["limit"]))
     if request["fresh"]:
@@ -480,20 +502,23 @@ def _attach(place, size, of):
 
 def _seal(root):
     """Make everything but the jail read-only, for this process and those it starts."""
-    _mount(root, root, None, _MS_BIND)
+    held = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    _mount("tmpfs", _SHM, "tmpfs", 0, "mode=777")  # semaphores of processes that work together live there
+    root.mkdir(parents=True, exist_ok=True)
+    _mount(f"/proc/self/fd/{held}", root, None, _MS_BIND)
+    os.close(held)
     places = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         words = line.split()
         places[words[4].encode().decode("unicode_escape")] = words[5].split(",")
     for place, options in places.items():
-        if place == str(root):
+        if place in (str(root), _SHM):
             continue
         flags = sum(_FLAGS.get(option, 0) for option in options)
         with suppress(OSError):  # some are hidden below others; whether any that is seen stayed open is looked at below
             _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
-    _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=777")
-    for place in (*places, "/", str(Path.home()), str(CHECKOUT), str(root.parent), sys.prefix):
-        if place not in (str(root), "/dev/shm"):
+    for place in (*places, "/", str(Path.home()), str(CHECKOUT), "/tmp", sys.prefix):
+        if place not in (str(root), _SHM):
             with suppress(FileNotFoundError, PermissionError):
                 if not os.statvfs(place).f_flag & os.ST_RDONLY:
                     raise OSError(errno.EPERM, "it could not be made read-only", place)

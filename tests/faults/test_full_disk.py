@@ -1,0 +1,71 @@
+"""A disk that is full, a file that may not grow, a folder that disappears: one sentence, and nothing lost or left."""
+
+import pytest
+from commands import COMMANDS, contents, each
+from jail import Refused, require_done, require_refused
+
+ROOM = [0, 4 << 10, 16 << 10, 64 << 10]  # a page is the least that a disk in memory has
+SLOW_ROOM = [8 << 10, 12 << 10, 24 << 10, 32 << 10, 48 << 10, 96 << 10, 128 << 10, 192 << 10, 256 << 10]
+SIZES = [1, 1000]
+SLOW_SIZES = [0, 100, 3000, 10_000, 30_000, 100_000]
+
+
+def sizes(usual, slow):
+    return [*usual, *(pytest.param(size, marks=pytest.mark.slow) for size in slow)]
+
+
+def require_whole_or_refused(jail, done, output):
+    """That a command which was short of room either had enough of it, or left nothing and says so."""
+    if done.status == 0:
+        require_done(done)
+        assert contents(jail.inside(output))
+        return
+    require_refused(done)
+
+
+@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("room", sizes(ROOM, SLOW_ROOM))
+def test_a_full_disk_is_one_sentence(furnished, command, room):
+    (furnished.work / "disk").mkdir()
+    try:
+        furnished.mount(furnished.work / "disk", size=max(room, 4096))
+    except Refused as why:
+        pytest.skip(str(why))
+    mine = furnished.inside("disk/mine.txt")
+    mine.write_bytes(b"m" * (100 if room else 4096))
+    output = f"disk/out{command.ending}"
+    before = furnished.fingerprint()
+    done = furnished.start(*command(output)).wait()
+    written = command.outputs(output) if done.status == 0 else command.spare
+    if command.appends and done.status == 1:
+        written = [output]  # records that were made are kept, whole
+    furnished.require_unchanged(before, written)
+    require_whole_or_refused(furnished, done, output)
+
+
+@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("size", sizes(SIZES, SLOW_SIZES))
+def test_a_limit_on_the_size_of_files_is_one_sentence(furnished, command, size):
+    output = f"out{command.ending}"
+    before = furnished.fingerprint()
+    done = furnished.start(*command(output), limit=size).wait()
+    written = command.outputs(output) if done.status == 0 or command.appends else command.spare
+    furnished.require_unchanged(before, written)
+    require_whole_or_refused(furnished, done, output)
+
+
+@pytest.mark.parametrize("command", each([one for one in COMMANDS if not one.appends]))
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_folder_that_disappears_meanwhile_is_one_sentence(furnished, command, share):
+    (furnished.work / "place").mkdir()
+    output = f"place/out{command.ending}"
+    steps = furnished.run(*command(output), outputs=command.outputs(output)).steps
+    for path in (furnished.work / "place", *(furnished.work / name for name in command.spare)):
+        path.rename(furnished.tmp / path.name)
+    (furnished.work / "place").mkdir()
+    moved = (furnished.work / "place", furnished.work / "moved")
+    done = furnished.run(
+        *command(output), at=(moved, int(share * steps)), outputs=["place", "moved", *command.spare], leftover=True
+    )
+    if done.status != 0:
+        require_refused(done)
