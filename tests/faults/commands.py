@@ -81,7 +81,18 @@ COMMANDS = [
 ]
 BY_NAME = {command.name: command for command in COMMANDS}
 # The rest share their code, and are tried in the slow half of the campaign.
-USUAL = ["purify", "purify --memory", "purify to tiles", "purify to a table", "audit", "attack", "train", "report", "bench run"]
+USUAL = [
+    "purify",
+    "purify --memory",
+    "purify to tiles",
+    "purify to a table",
+    "audit",
+    "attack",
+    "train",
+    "report",
+    "bench run",
+]
+FEW = ["purify", "purify to tiles", "bench run"]
 FILES = [command for command in COMMANDS if not command.folder]
 FOLDERS = [command for command in COMMANDS if command.folder]
 
@@ -121,6 +132,14 @@ def contents(path):
 
 def each(commands=COMMANDS):
     """Commands as parameters of a test; those that are not among the usual are slow."""
-    return [
-        pytest.param(one, id=one.name, marks=() if one.name in USUAL else pytest.mark.slow) for one in commands
-    ]
+    return [pytest.param(one, id=one.name, marks=() if one.name in USUAL else pytest.mark.slow) for one in commands]
+
+
+def few(commands=COMMANDS):
+    """The same for a table with many rows, where all but a few commands are slow."""
+    return [pytest.param(one, id=one.name, marks=() if one.name in FEW else pytest.mark.slow) for one in commands]
+
+
+def held(jail, command):
+    """What the outputs of a command hold that was told to write to `out`."""
+    return [contents(jail.work / path) for path in command.outputs(f"out{command.ending}")]

@@ -1,10 +1,11 @@
 """Jails for the tests of faults."""
 
 import shutil
+import time
 
 import pytest
-from commands import make_inputs
-from jail import Jailer, Refused
+from commands import held, make_inputs
+from jail import Jailer, Refused, require_done
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,22 @@ def furnished(jail, inputs):
     """A jail whose working directory has a folder `data` with inputs for every command."""
     shutil.copytree(inputs, jail.work / "data")
     return jail
+
+
+@pytest.fixture(scope="session")
+def undisturbed(jailer, inputs):
+    """What each command writes, how often it changes the file system and how long it takes if nobody stops it."""
+    known = {}
+
+    def run(command):
+        if command not in known:
+            jail = jailer.jail()
+            shutil.copytree(inputs, jail.work / "data")
+            began = time.perf_counter()
+            done = jail.run(*command(f"out{command.ending}"), outputs=command.outputs(f"out{command.ending}"))
+            require_done(done)
+            known[command] = held(jail, command), done.steps, time.perf_counter() - began
+            jail.remove()
+        return known[command]
+
+    return run

@@ -5,13 +5,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from jail import CHECKOUT, Refused
+from jail import Refused
+from warden import CHECKOUT
 
 HARM = """
 import os, shutil, sys
 for place in sys.argv[1:]:
-    for attempt in (os.remove, shutil.rmtree, lambda one: open(one, "w").write("harm"), lambda one: os.rename(one, one + "2"),
-                    lambda one: os.chmod(one, 0), lambda one: os.mkdir(os.path.join(os.path.dirname(one), "harm"))):
+    beside = os.path.join(os.path.dirname(place), "harm")
+    for attempt in (os.remove, shutil.rmtree, lambda one: open(one, "w").write("harm"), lambda one: os.chmod(one, 0),
+                    lambda one: os.rename(one, one + "2"), lambda one: os.mkdir(beside)):
         try:
             attempt(place)
         except OSError:
@@ -44,7 +46,10 @@ def test_a_hostile_command_reaches_nothing_outside_of_the_jail(jail, canary):
 
 
 def test_a_command_in_the_jail_has_no_privileges_and_a_home_of_its_own(jail):
-    program = "import os, pathlib; print(pathlib.Path.home(), os.getcwd(), os.environ['TMPDIR'], os.access('../surroundings/locked', os.W_OK))"
+    program = (
+        "import os, pathlib; print(pathlib.Path.home(), os.getcwd(), os.environ['TMPDIR'], "
+        "os.access('../surroundings/locked', os.W_OK))"
+    )
     assert jail.run(program=program).out.split() == [*map(str, (jail.home, jail.work, jail.tmp)), "False"]
 
 
@@ -71,7 +76,7 @@ def test_outputs_may_change_and_a_killed_run_may_leave_one_directory(jail):
     program = "import os; os.makedirs('out/.garnet-1/x'); os.mkdir('out/new'); open('out/new/file', 'w').write('made')"
     before = jail.fingerprint()
     jail.start(program=program).wait()
-    with pytest.raises(AssertionError, match="new: work/out/.garnet-1"):
+    with pytest.raises(AssertionError, match=r"new: work/out/\.garnet-1"):
         jail.require_unchanged(before, ["out/new"])
     jail.require_unchanged(before, ["out/new", "out"])
     two = jail.fingerprint()

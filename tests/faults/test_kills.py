@@ -1,40 +1,16 @@
 """A command that is killed at any instant leaves at most its own directory, and given again ends as if undisturbed."""
 
 import random
-import shutil
 import signal
 import time
 
 import pytest
-from commands import BY_NAME, COMMANDS, contents, each
+from commands import BY_NAME, COMMANDS, each, few, held
 from jail import SCRATCH, require_done, require_refused
 
 SIGNALS = {"kill -9": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "Ctrl-C": signal.SIGINT}
 LONG = ["purify --memory", "purify to tiles", "purify to a table"]  # they go on where they were
-INSTANTS, SLOW_INSTANTS = 2, 25
-
-
-@pytest.fixture(scope="session")
-def undisturbed(jailer, inputs):
-    """What each command writes, how often it changes the file system and how long it takes if nobody stops it."""
-    known = {}
-
-    def run(command):
-        if command not in known:
-            jail = jailer.jail()
-            shutil.copytree(inputs, jail.work / "data")
-            began = time.perf_counter()
-            done = jail.run(*command(f"out{command.ending}"), outputs=command.outputs(f"out{command.ending}"))
-            require_done(done)
-            known[command] = held(jail, command), done.steps, time.perf_counter() - began
-            jail.remove()
-        return known[command]
-
-    return run
-
-
-def held(jail, command):
-    return [contents(jail.work / path) for path in command.outputs(f"out{command.ending}")]
+INSTANTS, SLOW_INSTANTS = 1, 25
 
 
 def numbers():
@@ -54,14 +30,12 @@ def end_again(jail, command, expected):
 
 @pytest.mark.parametrize("command", each())
 @pytest.mark.parametrize("number", numbers())
-@pytest.mark.parametrize("name", ["kill -9", "SIGTERM"])
+@pytest.mark.parametrize("name", ["kill -9", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_killed_before_a_change_of_the_file_system(furnished, undisturbed, command, number, name):
     expected, steps, _ = undisturbed(command)
     step = random.Random(f"{command} {name} {number}").randrange(steps)
     output = f"out{command.ending}"
-    done = furnished.run(
-        *command(output), at=(SIGNALS[name], step), outputs=command.outputs(output), leftover=True
-    )
+    done = furnished.run(*command(output), at=(SIGNALS[name], step), outputs=command.outputs(output), leftover=True)
     assert done.status != 0, f"it was to be killed at change {step} of {steps}"
     end_again(furnished, command, expected)
 
@@ -70,9 +44,7 @@ def test_killed_before_a_change_of_the_file_system(furnished, undisturbed, comma
 def test_killed_when_all_but_the_last_is_done(furnished, undisturbed, command):
     expected, steps, _ = undisturbed(command)
     output = f"out{command.ending}"
-    furnished.run(
-        *command(output), at=(signal.SIGKILL, steps - 1), outputs=command.outputs(output), leftover=True
-    )
+    furnished.run(*command(output), at=(signal.SIGKILL, steps - 1), outputs=command.outputs(output), leftover=True)
     end_again(furnished, command, expected)
 
 
@@ -113,9 +85,7 @@ def test_a_long_command_that_is_stopped_goes_on(furnished, undisturbed, command,
     expected, steps, _ = undisturbed(command)
     step = random.Random(f"{command} Ctrl-C {number}").randrange(steps)
     output = f"out{command.ending}"
-    done = furnished.run(
-        *command(output), at=(signal.SIGINT, step), outputs=command.outputs(output), leftover=True
-    )
+    done = furnished.run(*command(output), at=(signal.SIGINT, step), outputs=command.outputs(output), leftover=True)
     assert done.status in (130, -signal.SIGINT), done
     assert "Traceback" not in done.err
     end_again(furnished, command, expected)
@@ -137,14 +107,12 @@ def test_a_study_with_processes_side_by_side_goes_on(furnished, undisturbed, num
     end_again(furnished, command, expected)
 
 
-@pytest.mark.parametrize("command", each([BY_NAME["purify"], *(BY_NAME[name] for name in LONG)]))
+@pytest.mark.parametrize("command", few([BY_NAME["purify"], *(BY_NAME[name] for name in LONG)]))
 def test_what_a_killed_run_left_is_listed_and_removed_when_asked_to(furnished, undisturbed, command):
     _, steps, _ = undisturbed(command)
     output = f"out{command.ending}"
     old = set(furnished.work.glob(SCRATCH))
-    furnished.run(
-        *command(output), at=(signal.SIGKILL, steps // 2), outputs=command.outputs(output), leftover=True
-    )
+    furnished.run(*command(output), at=(signal.SIGKILL, steps // 2), outputs=command.outputs(output), leftover=True)
     left = set(furnished.work.glob(SCRATCH)) - old
     assert len(left) == 1
     name = left.pop().name
@@ -162,7 +130,7 @@ def test_what_a_live_run_works_in_is_not_removed(furnished, undisturbed):
     expected, steps, _ = undisturbed(command)
     run = furnished.start(*command("out"), at=(signal.SIGSTOP, steps // 2))
     try:
-        wait_until_stopped(run)
+        run.wait_until_stopped()
         before = furnished.fingerprint()
         cleaned = furnished.run("clean", ".", "--yes")
         furnished.require_unchanged(before)
@@ -179,11 +147,3 @@ def test_clean_leaves_what_has_no_marker(furnished, place):
     done = furnished.run("clean", place, "--yes")
     if done.status != 0:
         require_refused(done)
-
-
-def wait_until_stopped(run):
-    for _ in range(5000):
-        if "\nState:\tT" in open(f"/proc/{run.pid}/status").read():
-            return
-        time.sleep(0.002)
-    raise AssertionError("the run was not stopped")

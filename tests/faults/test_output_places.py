@@ -4,14 +4,19 @@ import os
 import shutil
 
 import pytest
-from commands import BY_NAME, COMMANDS, FILES, FOLDERS, contents, each
+from commands import BY_NAME, COMMANDS, FILES, FOLDERS, contents, each, few
 from jail import Refused, lay_bait_in, require_done, require_refused
+from warden import CHECKOUT
 
 BAD = {
     "an existing file": lambda jail, ending: _existing(jail.work / f"mine{ending}"),
-    "a link to a file": lambda jail, ending: _link(jail.work / f"link{ending}", jail.surroundings / "letters/to-ada.txt"),
+    "a link to a file": lambda jail, ending: _link(
+        jail.work / f"link{ending}", jail.surroundings / "letters/to-ada.txt"
+    ),
     "a folder of a stranger": lambda jail, ending: _stranger(jail.work / f"folder{ending}"),
-    "a link to a folder of a stranger": lambda jail, ending: _link(jail.work / f"link{ending}", jail.surroundings / "letters"),
+    "a link to a folder of a stranger": lambda jail, ending: _link(
+        jail.work / f"link{ending}", jail.surroundings / "letters"
+    ),
     "a link to itself": lambda jail, ending: _link(jail.work / f"loop{ending}", f"loop{ending}"),
     "a folder without permission": lambda jail, ending: jail.surroundings / "locked" / f"out{ending}",
     "a folder that is a file": lambda jail, ending: f"thesis.txt/out{ending}",
@@ -64,16 +69,16 @@ def _pipe(path):
     return path.name
 
 
-@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("command", few())
 @pytest.mark.parametrize("place", BAD)
 def test_a_place_that_cannot_be_meant_is_refused_and_stays_as_it_is(furnished, command, place):
     if command.appends and place in ("an existing file", "a link to a file", "a link to /dev/null", "/dev/null"):
         pytest.skip("records are added to what is there")
     output = BAD[place](furnished, command.ending)
-    require_refused(furnished.run(*command(output), outputs=command.spare, timeout=30))
+    require_refused(furnished.run(*command(output), outputs=command.spare, timeout=20))
 
 
-@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("command", few())
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_strange_name_is_written_to_or_refused_in_one_sentence(furnished, command, name):
     output = STRANGE[name] + command.ending
@@ -118,8 +123,8 @@ def test_a_file_in_a_folder_that_is_written_to_is_never_lost(furnished, command,
     require_refused(furnished.run(*command(output), "--memory", "2GB"))
 
 
-@pytest.mark.parametrize("command", each(FOLDERS))
-@pytest.mark.parametrize("file", ["work/thesis.txt", "_work/thesis.txt", ".garnet-fake/mine", "tmp-1", ".0123456789abcdef.tmp"])
+@pytest.mark.parametrize("command", few(FOLDERS))
+@pytest.mark.parametrize("file", ["work/thesis.txt", "_work/thesis.txt", ".garnet-fake/mine", "tmp-1", ".012.tmp"])
 def test_a_file_in_a_folder_with_a_result_is_never_lost(furnished, command, file):
     output = f"out{command.ending}"
     require_done(furnished.run(*command(output), outputs=[output]))
@@ -159,7 +164,7 @@ def test_an_empty_folder_may_be_written_to(furnished, command):
     require_done(furnished.run(*command(f"out{command.ending}"), outputs=[f"out{command.ending}"]))
 
 
-@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("command", few())
 def test_a_link_to_a_folder_leads_there(furnished, command):
     place = f"../surroundings/letters/out{command.ending}"
     require_done(furnished.run(*command(f"letters/out{command.ending}"), outputs=command.outputs(place)))
@@ -179,12 +184,13 @@ def test_the_same_command_again_is_done_already_and_changes_nothing(furnished, c
 def test_another_command_does_not_replace_a_result_unless_told_to(furnished, command):
     output = f"out{command.ending}"
     require_done(furnished.run(*command(output), outputs=command.outputs(output)))
-    other = ("--title", "Another") if command.name == "report" else ("--split-seed", "1") if command.words.startswith("train") else ("--seed", "1")
+    other = {"report": ("--title", "Another"), "train": ("--epochs", "3")}
+    other = other.get(command.words.split()[0], ("--seed", "1"))
     require_refused(furnished.run(*command(output), *other))
     require_done(furnished.run(*command(output), *other, "--overwrite", outputs=command.outputs(output)))
 
 
-@pytest.mark.parametrize("command", each([one for one in COMMANDS if one.source == "data/graph.npz"]))
+@pytest.mark.parametrize("command", few([one for one in COMMANDS if one.source == "data/graph.npz"]))
 def test_a_result_of_another_input_is_not_done_already(furnished, command):
     from garnet.datasets import contextual_block_model, random_split
     from garnet.graph import as_graph
@@ -205,7 +211,7 @@ def test_a_file_of_the_users_is_replaced_when_told_to_and_nothing_else_is(furnis
     assert contents(furnished.work / output)
 
 
-@pytest.mark.parametrize("command", each())
+@pytest.mark.parametrize("command", few())
 def test_an_input_that_cannot_be_read_leaves_nothing_behind(furnished, command):
     (furnished.work / command.source).write_bytes(b"no graph")
     require_refused(furnished.run(*command(f"out{command.ending}")))
@@ -220,8 +226,6 @@ def test_a_scratch_folder_is_left_as_it_was(furnished, command):
 
 @pytest.mark.slow
 def test_figures_and_the_demo_leave_other_files_alone(furnished):
-    from jail import CHECKOUT
-
     pytest.importorskip("matplotlib")
     _stranger(furnished.work / "figures")
     (furnished.work / "figures" / "index.md").write_text("my own page\n")

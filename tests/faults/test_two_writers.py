@@ -5,9 +5,8 @@ import shutil
 import signal
 
 import pytest
-from commands import COMMANDS, each
+from commands import COMMANDS, each, few, held
 from jail import require_done, require_refused
-from test_kills import held, undisturbed, wait_until_stopped  # noqa: F401
 
 STOPS, SLOW_STOPS = 1, 20
 WHOLE = [one for one in COMMANDS if not one.appends]
@@ -28,7 +27,7 @@ def require_fair(dones):
 
 
 @pytest.mark.parametrize("command", each())
-def test_the_same_command_twice_side_by_side(furnished, undisturbed, command):  # noqa: F811
+def test_the_same_command_twice_side_by_side(furnished, undisturbed, command):
     expected, _, _ = undisturbed(command)
     output = f"out{command.ending}"
     before = furnished.fingerprint()
@@ -38,9 +37,9 @@ def test_the_same_command_twice_side_by_side(furnished, undisturbed, command):  
     assert held(furnished, command) == expected
 
 
-@pytest.mark.parametrize("command", each(WHOLE))
+@pytest.mark.parametrize("command", few(WHOLE))
 @pytest.mark.parametrize("number", numbers())
-def test_the_same_command_while_the_first_is_held_up(furnished, undisturbed, command, number):  # noqa: F811
+def test_the_same_command_while_the_first_is_held_up(furnished, undisturbed, command, number):
     expected, steps, _ = undisturbed(command)
     output = f"out{command.ending}"
     before = furnished.fingerprint()
@@ -50,9 +49,9 @@ def test_the_same_command_while_the_first_is_held_up(furnished, undisturbed, com
     assert held(furnished, command) == expected
 
 
-@pytest.mark.parametrize("command", each([one for one in WHOLE if one.words.startswith("purify")]))
+@pytest.mark.parametrize("command", few([one for one in WHOLE if one.words.startswith("purify")]))
 @pytest.mark.parametrize("number", numbers())
-def test_another_command_while_the_first_is_held_up(furnished, jailer, inputs, undisturbed, command, number):  # noqa: F811
+def test_another_command_while_the_first_is_held_up(furnished, jailer, inputs, undisturbed, command, number):
     expected, steps, _ = undisturbed(command)
     output, other = f"out{command.ending}", ("--gamma", "0.3")
     before = furnished.fingerprint()
@@ -73,7 +72,7 @@ def _overlap(jail, steps, seed, first, second):
     """Hold the first command up at some change of the file system until the second has ended."""
     held_up = jail.start(*first, at=(signal.SIGSTOP, random.Random(seed).randrange(steps)))
     try:
-        wait_until_stopped(held_up)
+        held_up.wait_until_stopped()
         other = jail.start(*second).wait()
     finally:
         held_up.kill(signal.SIGCONT)
