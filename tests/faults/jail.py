@@ -140,25 +140,31 @@ class Jailer:
         self._count = 0
         own = ["unshare", "--mount", "--propagation", "private", *([] if os.getuid() == 0 else ["--map-root-user"])]
         try:
-            self.mounts = subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0
-        except FileNotFoundError:
-            self.mounts = False
-        if not self.mounts and os.getuid() == 0:
-            shutil.rmtree(self.root)
-            raise Refused("as root, the campaign needs mounts of its own, and this system allows none")
+            self._start(own)
+        except (Refused, FileNotFoundError) as why:
+            if os.getuid() == 0:
+                _remove(self.root)
+                raise Refused(f"as root, a jail needs mounts of its own: {why}") from why
+            self._start([])
+
+    def _start(self, own):
+        self.mounts = bool(own)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*(own if self.mounts else []), sys.executable, warden.__file__]
-        command += [str(theirs.fileno()), str(self.root), mounts_of_this_process() if self.mounts else ""]
+        command = [*own, sys.executable, warden.__file__, str(theirs.fileno()), str(self.root)]
+        command.append(mounts_of_this_process() if own else "")
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.root)}
         env["MPLCONFIGDIR"] = str(self.root / "matplotlib")  # it keeps a cache in the home folder, which is its affair
-        self._process = subprocess.Popen(
-            command, env=env, pass_fds=[theirs.fileno()], start_new_session=True, stdin=subprocess.DEVNULL
-        )
-        theirs.close()
-        answer = self._answer()
-        if "refused" in answer:
-            self.close()
-            raise Refused(answer["refused"])
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    command, env=env, pass_fds=[theirs.fileno()], start_new_session=True, stdin=subprocess.DEVNULL
+                )
+            if why := self._answer().get("refused"):
+                self._process.wait(30)
+                raise Refused(why)
+        except BaseException:
+            self._socket.close()
+            raise
 
     def close(self):
         self._socket.close()
