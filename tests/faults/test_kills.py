@@ -92,7 +92,7 @@ def test_a_long_command_that_is_stopped_goes_on(furnished, undisturbed, command,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(SLOW_INSTANTS))
+@pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_study_with_processes_side_by_side_goes_on(furnished, undisturbed, number, name):
     command = BY_NAME["bench run"]
