@@ -121,12 +121,13 @@ def contents(path):
         return {str(one.relative_to(path)): contents(one) for one in sorted(path.rglob("*")) if one.is_file()}
     if path.suffix == ".jsonl":
         lines = (json.loads(line) for line in path.read_text().splitlines())
-        return sorted(json.dumps({name: line[name] for name in ("key", "status", "values")}) for line in lines)
+        # Two runs at once may each measure a cell; the same record twice is the same result.
+        return sorted({json.dumps({name: line[name] for name in ("key", "status", "values")}) for line in lines})
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist() if name not in _TIMED}
     if path.suffix == ".html":
-        return re.sub(rb"\d+(\.\d+)?", b"", path.read_bytes())
+        return re.sub(rb"[0-9a-f]{16,}|\d+(\.\d+)?", b"", path.read_bytes())
     return path.read_bytes()
 
 

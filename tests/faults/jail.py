@@ -239,15 +239,11 @@ class Jail:
             new = [path for path in new if str(Path(path).parent) in places and now[path][0] == "folder"]
             assert len(new) <= 1, f"a run that was killed left {new}"
             named += new
-        parents = {str(parent) for path in named for parent in Path(path).parents}
         wrong = []
         for path in sorted(before.keys() | now.keys()):
             if any(path == name or path.startswith(f"{name}/") for name in named):
                 continue
             old, new = before.get(path), now.get(path)
-            if path in parents or (old and new and old.kind == new.kind == "folder" and path.startswith("work")):
-                # Of a folder that commands work in, it counts what is in it, and not that something came and went.
-                old, new = (one and one._replace(changed=0) for one in (old, new))
             if old != new:
                 wrong.append(f"{'new' if old is None else 'gone' if new is None else 'changed'}: {path}")
         assert not wrong, f"files that are no outputs: {wrong}"
@@ -348,5 +344,6 @@ def _entry(path):
     found = path.lstat()
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")
     holds = {"file": lambda: hashlib.sha256(path.read_bytes()).hexdigest(), "link": lambda: str(path.readlink())}
-    size = 0 if kind == "folder" else found.st_size
-    return _Entry(kind, stat.S_IMODE(found.st_mode), size, found.st_mtime_ns, holds.get(kind, str)())
+    # Of a folder it counts what is in it, and not that something came and went.
+    size, changed = (0, 0) if kind == "folder" else (found.st_size, found.st_mtime_ns)
+    return _Entry(kind, stat.S_IMODE(found.st_mode), size, changed, holds.get(kind, str)())
