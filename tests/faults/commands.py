@@ -34,6 +34,7 @@ class Command:
         folder: whether the output is a folder.
         spare: other outputs that it writes.
         appends: whether it adds to an output that is there, as records do.
+        long: whether it keeps its directory when it is stopped or fails, to go on from.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Command:
     folder: bool = False
     spare: tuple[str, ...] = ()
     appends: bool = False
+    long: bool = False
 
     def __str__(self):
         return self.name
@@ -59,9 +61,9 @@ COMMANDS = [
     Command("purify", f"{_PURIFY} -o {{out}}", ".npz"),
     Command("purify to a list", f"{_PURIFY} -o {{out}}", ".csv"),
     Command("purify --result", f"{_PURIFY} -o spare.npz --result {{out}}", ".npz", spare=("spare.npz",)),
-    Command("purify --memory", f"{_PURIFY} --memory 1GiB -o {{out}}", ".npz"),
-    Command("purify to tiles", f"{_PURIFY} --memory 1GiB -o {{out}}", "", folder=True),
-    Command("purify to a table", f"{_PURIFY} --memory 1GiB -o {{out}}", ".parquet", folder=True),
+    Command("purify --memory", f"{_PURIFY} --memory 1GiB -o {{out}}", ".npz", long=True),
+    Command("purify to tiles", f"{_PURIFY} --memory 1GiB -o {{out}}", "", folder=True, long=True),
+    Command("purify to a table", f"{_PURIFY} --memory 1GiB -o {{out}}", ".parquet", folder=True, long=True),
     Command("audit", "audit data/graph.npz -o {out}", ".csv"),
     Command("audit to Parquet", "audit data/graph.npz -o {out}", ".parquet"),
     Command("audit --nodes", "audit data/graph.npz --nodes {out}", ".csv"),

@@ -14,13 +14,23 @@ def sizes(usual, slow):
     return [*usual, *(pytest.param(size, marks=pytest.mark.slow) for size in slow)]
 
 
-def require_whole_or_refused(jail, done, output):
-    """That a command which was short of room either had enough of it, or left nothing and says so."""
+def require_whole_or_refused(jail, before, command, output, **limits):
+    """That a command short of room either has enough of it, or leaves nothing and says so.
+
+    What a long one leaves to go on from is removed by `garnet clean`.
+    """
+    done = jail.start(*command(output), **limits).wait()
+    # Records that were made are kept, whole.
+    written = command.outputs(output) if done.status == 0 or command.appends else command.spare
     if done.status == 0:
         require_done(done)
         assert contents(jail.inside(output))
-        return
-    require_refused(done)
+    else:
+        require_refused(done)
+    if done.status != 0 and command.long:
+        jail.require_unchanged(before, [output], leftover=True)
+        require_done(jail.start("clean", (jail.work / output).parent, "--yes").wait())
+    jail.require_unchanged(before, written)
 
 
 @pytest.mark.parametrize("command", each())
@@ -34,24 +44,13 @@ def test_a_full_disk_is_one_sentence(furnished, command, room):
     mine = furnished.inside("disk/mine.txt")
     mine.write_bytes(b"m" * (100 if room else 4096))
     output = f"disk/out{command.ending}"
-    before = furnished.fingerprint()
-    done = furnished.start(*command(output)).wait()
-    written = command.outputs(output) if done.status == 0 else command.spare
-    if command.appends and done.status == 1:
-        written = [output]  # records that were made are kept, whole
-    furnished.require_unchanged(before, written)
-    require_whole_or_refused(furnished, done, output)
+    require_whole_or_refused(furnished, furnished.fingerprint(), command, output)
 
 
 @pytest.mark.parametrize("command", each())
 @pytest.mark.parametrize("size", sizes(SIZES, SLOW_SIZES))
 def test_a_limit_on_the_size_of_files_is_one_sentence(furnished, command, size):
-    output = f"out{command.ending}"
-    before = furnished.fingerprint()
-    done = furnished.start(*command(output), limit=size).wait()
-    written = command.outputs(output) if done.status == 0 or command.appends else command.spare
-    furnished.require_unchanged(before, written)
-    require_whole_or_refused(furnished, done, output)
+    require_whole_or_refused(furnished, furnished.fingerprint(), command, f"out{command.ending}", limit=size)
 
 
 @pytest.mark.parametrize("command", few([one for one in COMMANDS if not one.appends]))

@@ -9,7 +9,7 @@ from commands import BY_NAME, COMMANDS, each, few, held
 from jail import SCRATCH, require_done, require_refused
 
 SIGNALS = {"kill -9": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "Ctrl-C": signal.SIGINT}
-LONG = ["purify --memory", "purify to tiles", "purify to a table"]  # they go on where they were
+LONG = [one for one in COMMANDS if one.long]
 INSTANTS, SLOW_INSTANTS = 1, 25
 
 
@@ -64,7 +64,7 @@ def test_killed_at_a_random_instant(furnished, undisturbed, command, number, nam
     end_again(furnished, command, expected)
 
 
-@pytest.mark.parametrize("command", each([one for one in COMMANDS if one.name not in LONG]))
+@pytest.mark.parametrize("command", each([one for one in COMMANDS if not one.long]))
 @pytest.mark.parametrize("number", numbers())
 def test_a_short_command_that_is_stopped_leaves_nothing(furnished, undisturbed, command, number):
     expected, steps, _ = undisturbed(command)
@@ -79,7 +79,7 @@ def test_a_short_command_that_is_stopped_leaves_nothing(furnished, undisturbed, 
         end_again(furnished, command, expected)
 
 
-@pytest.mark.parametrize("command", each([BY_NAME[name] for name in LONG]))
+@pytest.mark.parametrize("command", each(LONG))
 @pytest.mark.parametrize("number", numbers())
 def test_a_long_command_that_is_stopped_goes_on(furnished, undisturbed, command, number):
     expected, steps, _ = undisturbed(command)
@@ -107,7 +107,7 @@ def test_a_study_with_processes_side_by_side_goes_on(furnished, undisturbed, num
     end_again(furnished, command, expected)
 
 
-@pytest.mark.parametrize("command", few([BY_NAME["purify"], *(BY_NAME[name] for name in LONG)]))
+@pytest.mark.parametrize("command", few([BY_NAME["purify"], *LONG]))
 def test_what_a_killed_run_left_is_listed_and_removed_when_asked_to(furnished, undisturbed, command):
     _, steps, _ = undisturbed(command)
     output = f"out{command.ending}"
