@@ -248,6 +248,14 @@ class Jail:
                 wrong.append(f"{'new' if old is None else 'gone' if new is None else 'changed'}: {path}")
         assert not wrong, f"files that are no outputs: {wrong}"
 
+    def sweep(self):
+        """Remove empty directories of runs: one that is stopped in the instant between making its directory and marking
+        it, or between taking off the mark and removing it, leaves one that nobody may claim.
+        """
+        for path in self.work.glob(SCRATCH):
+            with suppress(OSError):
+                path.rmdir()
+
     def start(self, *arguments, limit=None, at=None, fresh=False, program=None, cwd=None):
         """Start `garnet` with arguments.
 

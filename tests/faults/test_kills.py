@@ -20,6 +20,7 @@ def numbers():
 def end_again(jail, command, expected):
     """Give the command again, which was stopped, and see that all is as if it had not been."""
     output = f"out{command.ending}"
+    jail.sweep()
     before = {path for path in jail.work.glob(SCRATCH) if path.name != ".garnet-fake"}
     gone = [path.relative_to(jail.work) for path in before]
     done = jail.run(*command(output), outputs=[*command.outputs(output), *gone])
@@ -74,6 +75,7 @@ def test_a_short_command_that_is_stopped_leaves_nothing(furnished, undisturbed, 
     done = furnished.start(*command(output), at=(signal.SIGINT, step)).wait()
     assert done.status != 1, done  # it is no error
     assert "Traceback" not in done.err
+    furnished.sweep()
     furnished.require_unchanged(before, command.outputs(output))
     if done.status == 0 or command.appends or not (furnished.work / output).exists():
         end_again(furnished, command, expected)
