@@ -3,7 +3,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow lint bench docs wheel clean
+.PHONY: demo test slow campaign lint bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -14,6 +14,9 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+campaign: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/campaign.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
