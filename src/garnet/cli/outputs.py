@@ -70,7 +70,11 @@ class Outputs:
     @property
     def done(self) -> bool:
         """Whether this very command has written all of them before; if so, that is said."""
+        from garnet.io.scratch import forget
+
         if self._finished:
+            first = next(iter(self._paths.values())).resolve()
+            forget(first.parent, first)
             say_done(*self._paths.values(), as_json=self._as_json)
         return self._finished
 

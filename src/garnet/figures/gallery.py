@@ -105,8 +105,8 @@ def index(records: Path, shown_in: Path) -> str:
         "# Figures",
         "The paper's figures and ours, drawn from committed records by `garnet figures -o docs/figures --overwrite`. "
         "Error bars are one standard deviation over seeds. Hollow markers and dashed lines are the paper's, from its "
-        "tables and text: its own figures have no numbers to read. Drawing needs the records alone; most of the commands that "
-        "make the records need the published graphs, in the folder that `GARNET_DATA` names.",
+        "tables and text: its own figures have no numbers to read. Drawing needs the records alone; most of the "
+        "commands that make the records need the published graphs, in the folder that `GARNET_DATA` names.",
     ]
     for name, drawing in FIGURES.items():
         files = ", ".join(f"[`{record}`]({there}/{record})" for record in drawing.records)

@@ -37,6 +37,7 @@ _NAME = re.compile(r"\.garnet-([0-9a-f]{16})")
 _LONGEST_MARKER = 1 << 20
 _STAGED = "staged"
 _SPENT = "spent"
+_TRIES, _WAIT = 500, 0.01
 
 
 @dataclass(frozen=True)
@@ -86,19 +87,21 @@ class Scratch:
         Raises:
             GarnetError: no directory can be made there.
         """
-        said = "" if output is None else str(output)
-        while True:
-            run = secrets.token_hex(8)
-            folder = parent / f".garnet-{run}"
-            with writing(parent):
-                folder.mkdir()
+        said, run = "" if output is None else str(output), secrets.token_hex(8)
+        folder = parent / f".garnet-{run}"
+        with writing(parent):
+            folder.mkdir()
+            try:
                 lock = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
                 marker = Marker(run, said, _plain(key), os.getpid(), socket.gethostname(), time.time())
                 made = cls(folder, marker, lock)
-                # A look at what dead runs left behind may have come between, and taken the directory for one of theirs.
-                if _locked(lock) is not False:
-                    _write(lock, marker)
-                    return made
+                _locked(lock)
+                _write(lock, marker)
+            except BaseException:  # nothing is in it yet but a marker that says nothing
+                (folder / MARKER).unlink(missing_ok=True)
+                folder.rmdir()
+                raise
+        return made
 
     @classmethod
     def claim(cls, output: Path, *, within: Path | None = None, key: Mapping[str, Any] | None = None) -> Scratch:
@@ -116,22 +119,25 @@ class Scratch:
                 directory can be made.
         """
         parent, wanted = within or output.parent, _plain(key)
-        for folder, marker in left_behind(parent, output):
-            before = _opened(folder, marker)
-            if before is None:
-                continue
-            if before.state != "dead":
-                raise GarnetError(f"Another run is writing {output}; wait until it has ended, or choose another name.")
-            if before.can_go_on and wanted is not None:
-                if marker.key == wanted:
-                    return before
-                raise GarnetError(
-                    f"An unfinished run for {output} differs in {_difference(marker.key or {}, wanted)}; repeat that "
-                    f"one, remove it with 'garnet clean {parent}', or choose another name."
-                )
-            if not before.can_go_on:
-                before.remove()
-        return cls.make(parent, output=output, key=wanted)
+        with _one_at_a_time(parent):
+            for folder, marker in left_behind(parent, output):
+                before = _opened(folder, marker)
+                if before is None:
+                    continue
+                if before.state != "dead":
+                    raise GarnetError(
+                        f"Another run is writing {output}; wait until it has ended, or choose another name."
+                    )
+                if before.can_go_on and wanted is not None:
+                    if marker.key == wanted:
+                        return before
+                    raise GarnetError(
+                        f"An unfinished run for {output} differs in {_difference(marker.key or {}, wanted)}; repeat "
+                        f"that one, remove it with 'garnet clean {parent}', or choose another name."
+                    )
+                if not before.can_go_on:
+                    before.remove()
+            return cls.make(parent, output=output, key=wanted)
 
     @property
     def state(self) -> State:
@@ -164,6 +170,13 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove the directory, if this run has it; it must not be one that another has."""
+        try:
+            self._removed()
+        except KeyboardInterrupt:
+            self._removed()
+            raise
+
+    def _removed(self) -> None:
         if not self._release.alive or _marker(self.folder) is None:
             return
         with suppress(OSError):
@@ -288,9 +301,9 @@ def publish_folder(staged: Path, target: Path, *, old: Iterable[str], last: str)
     aside = home / "replaced"
     if {path.name for path in target.iterdir()} <= set(old) and _exchanged(staged, target, aside):
         return
-    # From then on, what has the name of an old file is a new one.
+    # From then on, what has the name of an old file is a new one, unless others have put a whole result there.
     all_aside = home / "all-replaced"
-    if not all_aside.exists():
+    if not all_aside.exists() or (target / last).exists():
         aside.mkdir(exist_ok=True)
         for name in sorted(old, key=lambda name: name != last):
             with suppress(FileNotFoundError):
@@ -323,6 +336,12 @@ def state_of(folder: Path, marker: Marker) -> State:
     return state
 
 
+def forget(parent: Path, output: Path) -> None:
+    """Remove what dead runs for an output have left in a folder."""
+    for folder, marker in left_behind(parent, output):
+        discard(folder, marker)
+
+
 def discard(folder: Path, marker: Marker) -> bool:
     """Remove the directory of a run that is dead; whether it is gone."""
     found = _opened(folder, marker)
@@ -332,6 +351,30 @@ def discard(folder: Path, marker: Marker) -> bool:
     elif found.state == "dead":
         found.remove()
     return not folder.exists()
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep others who would claim a directory in this folder waiting, where the system can; it takes an instant."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with writing(folder):
+        file = os.open(folder, os.O_RDONLY)
+    try:
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_WAIT)
+            except OSError:  # no locks here
+                break
+        yield
+    finally:
+        os.close(file)
 
 
 @contextmanager
@@ -456,7 +499,15 @@ def _opened(folder: Path, marker: Marker) -> Scratch | None:
         lock = os.open(folder / MARKER, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return None
-    return Scratch(folder, marker, lock)
+    found = Scratch(folder, marker, lock)
+    if found.state != "dead":
+        return found
+    # Whoever had it may have removed the marker since it was opened; then it keeps nobody out.
+    with suppress(OSError):
+        if os.path.samestat((folder / MARKER).stat(), os.fstat(lock)):
+            return found
+    found.close()
+    return None
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

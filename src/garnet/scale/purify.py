@@ -16,7 +16,7 @@ from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
 from garnet.io.identity import digest_of
 from garnet.io.places import require_file, require_folder, require_scratch
-from garnet.io.scratch import Scratch, discard, left_behind, publish, publish_folder, writing
+from garnet.io.scratch import Scratch, forget, publish, publish_folder, writing
 from garnet.io.stamp import stamp, stamp_of
 from garnet.memory import give_back_large_blocks, physical_memory
 from garnet.parameters import require_valid
@@ -128,17 +128,20 @@ def purify_tiled(
     key = task.key(target)
     run, before = digest_of(key), delivered(target)
     if before is not None and before.run == run and is_whole(target):
-        forget(target, task.scratch)
+        forget(task.scratch or target.parent, target)
         return from_facts(before.facts, target, purifier, done_before=True)
     opened = open_source(source)  # says what is wrong with it before anything is written
     with _working(Scratch.claim(target, within=task.scratch, key=key)) as (made, journal):
         noted, staged = journal.done("publish"), made.folder / _STAGED
-        if noted is None:
+        # Where a run was killed while it exchanged files, there is no manifest.
+        if noted is None or delivered(target) is not None:
             old = require_free(target, overwrite=overwrite)
+            noted = {**(noted or {}), "old": [] if old is None else sorted(old.files)}
+        if "facts" not in noted:
             facts = to_facts(_purified(task, opened, made, as_table=is_table(target)))
             describe(staged, target, run, without_costs(facts))
-            noted = {"old": [] if old is None else sorted(old.files), "facts": facts}
-            journal.note("publish", noted)
+            noted["facts"] = facts
+        journal.note("publish", noted)
         with writing(target):
             publish_folder(staged, target, old=noted["old"], last=manifest_name(target))
     return from_facts(noted["facts"], target, purifier)
@@ -164,7 +167,7 @@ def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> Tile
     key = task.key(target)
     run = digest_of(key)
     if stamp_of(target) == run:
-        forget(target, task.scratch)
+        forget(task.scratch or target.parent, target)
         return None
     require_file(output, inputs=task.inputs, overwrite=overwrite)
     opened = open_source(task.source)
@@ -190,12 +193,6 @@ def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> Tile
             stamp(staged, run)
             publish(staged, target, replace=overwrite)
     return replace(result, graph=graph)
-
-
-def forget(output: Path, scratch: Path | None) -> None:
-    """Remove what dead runs for an output have left of intermediate files."""
-    for folder, marker in left_behind(scratch or output.parent, output):
-        discard(folder, marker)
 
 
 @contextmanager
