@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from garnet.cli.console import out, stages
+from garnet.cli.console import out, printable, stages
 
 
 def figures(
@@ -25,4 +24,4 @@ def figures(
         written = write(output, records=records, only=names or (), progress=progress)
     for path in written:
         if path.suffix != ".png":
-            out.print(escape(str(path)), soft_wrap=True)
+            out.print(printable(path), soft_wrap=True)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from garnet.cli.console import err
+from garnet.cli.console import err, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ def report(
         subject = _with_truth(subject, truth)
     nodes = None if not node else [_number(text, subject) for text in node]
     write_report(subject, output, title=title or usual, nodes=nodes, cells=cells)
-    err.print(f"wrote {escape(str(output))}; open it in a browser", soft_wrap=True)
+    err.print(f"wrote {printable(output)}; open it in a browser", soft_wrap=True)
 
 
 def command_line() -> str:
