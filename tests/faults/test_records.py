@@ -310,6 +310,11 @@ def test_a_record_that_meets_a_limit_leaves_the_file_as_it_was(tmp_path, room, e
     assert len(read_records(path)[0]) == 2
 
 
+def test_a_full_disk_is_one_sentence():
+    with pytest.raises(GarnetError, match=r"Cannot write /dev/full: no space left on device."):
+        append_record("/dev/full", a_record())
+
+
 def test_a_limit_does_not_end_a_process_that_would_mind_its_signal(tmp_path):
     path = tmp_path / "r.jsonl"
     append_record(path, a_record())
@@ -338,7 +343,7 @@ def test_a_run_that_meets_a_limit_is_one_sentence_and_goes_on_without_it(tmp_pat
     with room_for(1000):
         status, out, err = command("bench", "run", study, "-o", path, "--jobs", jobs)
     assert (status, out) == (1, "")
-    assert err.strip() == f"error: Cannot write {path}: file too large."
+    assert err == f"error: Cannot write {path}: file too large.\n"
     assert path.read_bytes() == b""
     assert command("bench", "run", study, "-o", path, "--jobs", jobs)[0] == 0
     assert len(read_records(path)[0]) == 1
@@ -363,6 +368,24 @@ def test_records_are_not_added_to_a_file_of_somebody_elses(tmp_path, command, co
     assert path.read_bytes() == content
     status, _, err = command("bench", "run", tmp_path / "s.toml", "-o", tmp_path / "s.toml")
     assert (status, (tmp_path / "s.toml").read_text()) == (1, STUDY)
+
+
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_path_that_is_too_long_is_one_sentence(tmp_path, command, length):
+    (tmp_path / "s.toml").write_text(STUDY)
+    name = tmp_path / ("x" * length)
+    for arguments in (
+        ("show", f"{name}.jsonl"),
+        ("show", f"{name}.toml"),
+        ("run", f"{name}.toml"),
+        ("run", tmp_path / "s.toml", "-o", name),
+        ("run", tmp_path / "s.toml", "-o", name / "r.jsonl"),
+    ):
+        status, out, err = command("bench", *arguments)
+        assert (status, out, len(err.splitlines())) == (1, "", 1)
+        assert err.startswith("error: ")
+    status, _, err = command("report", RESULTS / "table-11.jsonl", "-o", f"{name}.html")
+    assert (status, err.startswith("error: Cannot write")) == (1, True)
 
 
 def test_half_a_record_is_our_own_and_the_run_goes_on(tmp_path, command):

@@ -156,7 +156,7 @@ def _live(total: int) -> Iterator[Listener]:
     from garnet.bench.runner import Finished, Planned, Started, Told
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=total)
         running: dict[str, str] = {}
 

@@ -140,7 +140,11 @@ def require_archive(path: str | Path, what: str = "A result") -> None:
 def require_place(path: str | Path) -> None:
     """Say now, before hours of work, that no file could be written there."""
     path = Path(path)
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise GraphError(f"Cannot write {path}: {str(error.strerror).lower()}.") from None
+    if folder:
         raise GraphError(f"Cannot write {path}: it is a folder; give a file in it.")
     if not os.access(path.parent, os.W_OK):
         raise GraphError(f"Cannot write {path}: the folder {path.parent} is missing or read-only.")
