@@ -112,7 +112,7 @@ def _table(
                 raise ValueError(f"it lacks {within(field, name) if field else name!r}")
         for name, value in values.items():
             if other is not None:
-                _NAME(name, within(field, "a name"))
+                _NAME(name, f"{field}.{name}")
             if one := checks.get(name, other):
                 one(value, within(field, name) if field else name)
 
@@ -135,6 +135,8 @@ def _plain(value: Any, field: str, depth: int = 0) -> None:
     _require(depth < _DEEPEST, value, field, f"no more than {_DEEPEST} levels deep")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in parts:
+        if isinstance(name, str):
+            _NAME(name, f"{field}.{name}")
         _plain(part, f"{field}.{name}" if isinstance(name, str) else f"{field}[{name}]", depth + 1)
     if isinstance(value, float):
         _require(math.isfinite(value), value, field, "a finite number")
