@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 
 class GarnetError(Exception):
     """Everything the library raises on purpose; the command line turns it into one line."""
@@ -49,3 +51,20 @@ class RecallWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """An eigensolver stopped short of its tolerance; the message has the residual it reached."""
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
+
+
+def brief(value: object) -> str:
+    """A value as a sentence can have it: its `repr`, cut short where it is long or deep.
+
+    Example:
+        >>> brief([[[]]]), len(brief("x" * 1000))
+        ('[[[]]]', 120)
+    """
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python does not write out an integer of thousands of digits
+        return f"a value of type {type(value).__name__}, too long to show"

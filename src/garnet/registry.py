@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, brief
 
 
 class Registry:
@@ -27,7 +29,7 @@ class Registry:
 
     def names(self) -> tuple[str, ...]:
         """All names, the library's own first."""
-        others = sorted(point.name for point in entry_points(group=self._group))
+        others = sorted(point.name for point in _brought(self._group, tuple(sys.path)))
         return tuple(dict.fromkeys([*self._builtin, *others]))
 
     def get(self, name: str) -> Any:
@@ -36,7 +38,7 @@ class Registry:
         if name in self._builtin:
             module, _, attribute = self._builtin[name].partition(":")
             return getattr(import_module(module), attribute)
-        point = next(point for point in entry_points(group=self._group) if point.name == name)
+        point = next(point for point in _brought(self._group, tuple(sys.path)) if point.name == name)
         try:
             return point.load()
         except (ImportError, AttributeError) as error:
@@ -61,6 +63,12 @@ class Registry:
         return next((name for name, other in self._builtin.items() if other == path), None)
 
 
+@cache
+def _brought(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What packages on this path bring; looking into all of them takes a while, so it is done once."""
+    return tuple(entry_points(group=group))
+
+
 def field_types(kind: Any) -> dict[str, str]:
     """Names and types, as written, of what the constructor of a dataclass takes; nothing of other classes."""
     return {field.name: str(field.type) for field in fields(kind) if field.init} if is_dataclass(kind) else {}
@@ -78,12 +86,12 @@ def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = Fals
     known = tuple(known)
     if name in known:
         return name
-    wanted = name if exact else name.lower().replace("_", "-") if isinstance(name, str) else repr(name)
+    wanted = name if exact else name.lower().replace("_", "-") if isinstance(name, str) else brief(name)
     if wanted in known:
         return wanted
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
     guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known) or 'none'}."
-    raise ParameterError(f"There is no {what} named {name!r}. {guess}")
+    raise ParameterError(f"There is no {what} named {brief(name)}. {guess}")
 
 
 BACKBONES = Registry(

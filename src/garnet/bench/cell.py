@@ -15,6 +15,7 @@ from garnet.bench.build import build_defense, build_graphs, build_purifier
 from garnet.bench.machine import machine, versions
 from garnet.bench.measures import MEASURES
 from garnet.bench.record import Record, spread
+from garnet.bench.schema import LONGEST_REASON
 from garnet.bench.study import Cell, plain
 from garnet.errors import GarnetError
 from garnet.graph import Graph
@@ -74,7 +75,7 @@ def failed(
         key=cell.key,
         cell=cell.facts(),
         status="failed",
-        reason=reason,
+        reason=reason[:LONGEST_REASON],
         seconds={"total": seconds},
         peak_bytes=peak_memory(),
         parameters=parameters or {},

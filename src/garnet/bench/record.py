@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Mapping
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from garnet.bench.study import Cell, describe, key_of
+from garnet.bench.reading import read_small
+from garnet.bench.schema import check_record
+from garnet.bench.study import describe, key_of
 from garnet.errors import GarnetError
 
 
@@ -62,28 +66,23 @@ class Record:
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of a file that is no record, and why."""
+    """A line of a file that is no record.
+
+    Attributes:
+        line: its number, from 1.
+        why: what is wrong with it.
+        begun: whether it begins like a record; what a run that was killed left behind does.
+    """
 
     line: int
     why: str
+    begun: bool = False
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "key": str,
-    "cell": dict,
-    "status": str,
-    "reason": str,
-    "values": dict,
-    "mean": (int, float, type(None)),
-    "sd": (int, float, type(None)),
-    "seconds": dict,
-    "peak_bytes": int,
-    "parameters": dict,
-    "seeds": list,
-    "fingerprints": dict,
-    "versions": dict,
-    "machine": dict,
-}
+_MOST_BYTES = 64 << 20
+_MOST_LINES = 100_000
+_LONGEST_LINE = 1 << 20
+_BEGINNING = b'{"key": "'
 
 
 def spread(values: list[float]) -> tuple[float | None, float | None]:
@@ -96,15 +95,19 @@ def spread(values: list[float]) -> tuple[float | None, float | None]:
 def read_records(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ...]]:
     """The records of a file and its damaged lines; a file that does not exist has neither.
 
+    A record is checked here, all of it, and nowhere else.
+
     Raises:
-        GarnetError: the file is there but cannot be read at all.
+        GarnetError: the file is there but cannot be read at all, or is too large for a file of records.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_small(path, _MOST_BYTES)
     except FileNotFoundError:
         return (), ()
     except OSError as error:
-        raise GarnetError(f"Cannot read the records in {path}: {str(error.strerror).lower()}.") from None
+        raise GarnetError(f"Cannot read the records in {path}: {_lower(error.strerror)}.") from None
+    if content.count(b"\n") > _MOST_LINES:
+        raise GarnetError(f"Cannot read the records in {path}: it has more than {_MOST_LINES:,} lines.")
     records: list[Record] = []
     damages: list[Damage] = []
     for number, line in enumerate(content.split(b"\n"), start=1):
@@ -113,7 +116,7 @@ def read_records(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ..
         try:
             records.append(_parse(line))
         except ValueError as error:
-            damages.append(Damage(number, str(error)))
+            damages.append(Damage(number, str(error), begun=line.startswith(_BEGINNING)))
     return tuple(records), tuple(damages)
 
 
@@ -123,55 +126,90 @@ def latest(records: tuple[Record, ...]) -> dict[str, Record]:
 
 
 def append_record(path: str | Path, record: Record) -> None:
-    """Add a record to the end of a file and have it on the disk before returning.
+    """Add a record to the end of a file, whole or not at all, and have it on the disk before returning.
 
     A run that was killed may have left half a line behind; the new record then begins a line of its own.
 
     Raises:
         GarnetError: the file cannot be written, or not all of the line.
     """
+    # JSON has the same escapes for half of a surrogate pair as Python, which UTF-8 cannot write.
+    line = record.line().encode(errors="backslashreplace") + b"\n"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
+            _lock(descriptor)
             size = os.fstat(descriptor).st_size
             os.lseek(descriptor, max(size - 1, 0), os.SEEK_SET)
             unfinished = size > 0 and os.read(descriptor, 1) != b"\n"
-            line = (b"\n" if unfinished else b"") + record.line().encode() + b"\n"
-            # One call, so that two runs that share a file cannot mix their lines.
-            if os.write(descriptor, line) < len(line):
-                raise GarnetError(f"Cannot write {path}: the disk is full.")
-            os.fsync(descriptor)
+            _write(descriptor, b"\n" + line if unfinished else line, size)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise GarnetError(f"Cannot write {path}: {str(error.strerror).lower()}.") from error
+        raise GarnetError(f"Cannot write {path}: {_lower(error.strerror)}.") from error
+
+
+def _lock(descriptor: int) -> None:
+    """Wait until no other run writes; where the system or the file system knows no locks, do not."""
+    if sys.platform != "win32":
+        import fcntl
+
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _write(descriptor: int, line: bytes, size: int) -> None:
+    """Write a line at the end of a file of this size, which it has again if that fails."""
+    written = 0
+    try:
+        with _no_signal_of_size():
+            # One call, so that two runs that share a file cannot mix their lines; a second one only tells why not all
+            # of it could be written.
+            while written < len(line):
+                written += os.write(descriptor, line[written:])
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            # Without locks another run may have added a line since, and that must stay.
+            if os.fstat(descriptor).st_size == size + written:
+                os.ftruncate(descriptor, size)
+        raise
+
+
+@contextmanager
+def _no_signal_of_size() -> Iterator[None]:
+    """Where a file meets a limit on its size, have the error and not the signal, which may end the process.
+
+    Python ignores the signal, but a program that has Python in it, or one that was told to, does not.
+    """
+    if not hasattr(signal, "SIGXFSZ") or signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXFSZ})
+    try:
+        yield
+    finally:
+        while signal.SIGXFSZ not in before and signal.SIGXFSZ in signal.sigpending():
+            signal.sigwait({signal.SIGXFSZ})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _parse(line: bytes) -> Record:
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"it is longer than {_LONGEST_LINE >> 10:,} KiB")
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("it is not a whole line of JSON") from None
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
-    for name, kind in _KINDS.items():
-        if name not in found:
-            raise ValueError(f"it lacks {name!r}")
-        if not isinstance(found[name], kind):
-            raise ValueError(f"its {name!r} is of the wrong kind")
-    if found["status"] not in ("done", "failed"):
-        raise ValueError(f"its status is {found['status']!r}, neither 'done' nor 'failed'")
-    if found["key"] != key_of(found["cell"]) or not {one.name for one in fields(Cell)} <= found["cell"].keys():
+    check_record(found)
+    if found["key"] != key_of(found["cell"]):
         raise ValueError("its key does not belong to its cell")
-    if not all(isinstance(seed, int) for seed in found["seeds"]):
-        raise ValueError("its 'seeds' are not integers")
-    if found["status"] == "done" and found["cell"]["measure"] == "accuracy":
-        accuracies = found["values"].get("accuracy")
-        if not isinstance(accuracies, list) or not accuracies or not all(map(_is_finite, accuracies)):
-            raise ValueError("its accuracies are not numbers")
-    known = {name: found[name] for name in _KINDS}
+    known = {one.name: found[one.name] for one in fields(Record)}
     return Record(**known | {"seeds": tuple(found["seeds"])})
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _lower(reason: str | None) -> str:
+    text = reason or "for a reason the system does not tell"
+    return text[:1].lower() + text[1:]

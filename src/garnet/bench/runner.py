@@ -20,7 +20,7 @@ import torch
 from garnet.bench.cell import failed, is_outdated, run_cell
 from garnet.bench.record import Damage, Record, append_record, latest, read_records
 from garnet.bench.study import Cell, Study
-from garnet.errors import ParameterError
+from garnet.errors import GarnetError, ParameterError
 from garnet.parameters import require_device
 
 
@@ -109,10 +109,12 @@ def run(
 
     Raises:
         ParameterError: `jobs` or `device` is not possible here.
-        GarnetError: the file cannot be read or written.
+        GarnetError: the file cannot be read or written, or is not one of records.
     """
     _require_possible(jobs, device)
     before, damages = read_records(path)
+    if damages and not before and not any(damage.begun for damage in damages):
+        raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
     known = latest(before)
     cells = {cell.key: cell for cell in study.cells}
     outdated = {key for key, cell in cells.items() if key in known and is_outdated(known[key], cell, device)}
@@ -184,14 +186,17 @@ def _pool(workers: int, threads: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes that end with the block, however it ends."""
     others = set(active_children())
     context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(threads,)) as pool:
-        try:
-            yield pool
-        except BaseException:
-            # Without this an interrupt would wait for the cells that run.
-            for worker in set(active_children()) - others:
-                worker.terminate()
-            raise
+    try:
+        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(threads,)) as pool:
+            try:
+                yield pool
+            except BaseException:
+                # Without this an interrupt would wait for the cells that run.
+                for worker in set(active_children()) - others:
+                    worker.terminate()
+                raise
+    except OSError as error:
+        raise GarnetError(f"Cannot start {workers} processes: {str(error.strerror).lower()}.") from error
 
 
 def _begin(threads: int) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,19 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from garnet.bench.build import defense_names, is_purifier, parameter_fields, takes_backbone, takes_training
+from garnet.bench.reading import read_small
+from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, check_cell
 from garnet.datasets import names
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, brief
 from garnet.registry import BACKBONES, known_name
 
 Value = str | int | float | bool | tuple[float, ...] | None
 Pairs = tuple[tuple[str, Value], ...]
+Choices = list[list[tuple[str, Value]]]
 
 ATTACKS = ("none", "metattack", "nettack")
-_OWN = re.compile(r"(?:.*/)?[\w-]+?-(?P<attack>[a-z][a-z-]*)-(?P<budget>\d+(?:\.\d+)?)\.npz")
+_OWN = re.compile(r"(?:.*/)?[\w-]+?-(?P<attack>[a-z][a-z-]*)-(?P<budget>\d{1,20}(?:\.\d{1,20})?)\.npz")
 MODELS = ("default", "paper")
-MEASURES = ("accuracy", "homophily", "recovery", "rank")
 
-_MOST_SEEDS = 10_000
+_MOST_BYTES = 256 << 10
+_MOST_DOTS = 500  # on a line: the time to read a.a.a.a = 1 grows with the square of its length
+_MOST_CELLS = 10_000
+_MOST_NAMES = 1_000
+_LONGEST_TITLE, _LONGEST_NOTE = 1_000, 10_000
 _STUDY_KEYS = ("title", "note", "record", "seeds", "cells")
 _CELL_KEYS = (
     "graph", "attack", "budget", "defense", "backbone", "model", "split", "measure", "parameters", "training",
@@ -137,34 +144,52 @@ def load_study(path: str | Path) -> Study:
         ParameterError: there is no such file, it is no TOML, or something in it is not known; the message names it.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_small(path, _MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ParameterError(f"Cannot read the study {path}: {reason[:1].lower()}{reason[1:]}.") from None
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise ParameterError(f"Cannot read the study {path}: it has a line with more than {_MOST_DOTS} dots.")
     try:
         return parse_study(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ParameterError(f"The study {path} is not valid TOML: {error}.") from None
     except ParameterError as error:
         raise ParameterError(f"In the study {path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        reason = (
+            str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long, or a list too deep"
+        )
+        raise ParameterError(f"The study {path} is not valid TOML: {reason}.") from None
 
 
 def parse_study(document: Mapping[str, Any]) -> Study:
     """A study from the contents of its file."""
     _known_keys(document, _STUDY_KEYS, "key of a study")
     title, note, record = document.get("title"), document.get("note", ""), document.get("record", "")
-    if not isinstance(title, str) or not isinstance(note, str):
-        raise ParameterError("A study needs a 'title' that is text, and its 'note', if any, must be text too.")
-    if not isinstance(record, str) or Path(record).name != record:
-        raise ParameterError(f"The 'record' of a study must be the name of a file without a folder. Got {record!r}.")
+    if not isinstance(title, str) or len(title) > _LONGEST_TITLE or not _is_text(note, _LONGEST_NOTE):
+        raise ParameterError(
+            f"A study needs a 'title' that is text, of at most {_LONGEST_TITLE:,} characters, and its 'note', if any, "
+            f"must be text too, of at most {_LONGEST_NOTE:,}."
+        )
+    if not _is_text(record, LONGEST_NAME) or Path(record).name != record or not record.isprintable():
+        raise ParameterError(
+            f"The 'record' of a study must be the name of a file without a folder. Got {brief(record)}."
+        )
     groups = document.get("cells", [])
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise ParameterError("The cells of a study are tables; begin each group with a line [[cells]].")
     seeds = _seeds(document.get("seeds", 10))
-    cells = dict.fromkeys(cell for group in groups for cell in _expand(group, seeds))
+    cells: dict[Cell, None] = {}
+    for number, cell in enumerate(cell for group in groups for cell in _expand(group, seeds)):
+        if number >= _MOST_CELLS:
+            raise ParameterError(f"The study has more than {_MOST_CELLS:,} cells; shorten its lists, or split it.")
+        cells[cell] = None
     if not cells:
         raise ParameterError("The study has no cells; add a group that begins with a line [[cells]].")
     return Study(title, note, tuple(cells), record)
+
+
+def _is_text(value: Any, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest
 
 
 def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
@@ -173,25 +198,26 @@ def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
     for name in ("graph", "defense"):
         if name not in group:
             raise ParameterError(f"A group of cells lacks {name!r}; name one or a list of them.")
-    graphs = [known_name(name, names(), "graph") for name in _listed(group, "graph")]
+    graphs = _named(group, "graph", names())
     attacks = [_attack(name) for name in _listed(group, "attack", "none")]
-    defenses = [known_name(name, defense_names(), "defence") for name in _listed(group, "defense")]
-    measures = [known_name(name, MEASURES, "measure") for name in _listed(group, "measure", "accuracy")]
-    models = [known_name(name, MODELS, "model") for name in _listed(group, "model", "default")]
-    backbones: list[str | None] = [None]
+    defenses = _named(group, "defense", defense_names(), "defence")
+    measures = _named(group, "measure", MEASURES, default="accuracy")
+    models = _named(group, "model", MODELS, default="default")
+    backbones: list[str] | list[None] = [None]
     if "backbone" in group:
-        backbones = [known_name(name, BACKBONES.names(), "backbone") for name in _listed(group, "backbone")]
+        backbones = _named(group, "backbone", BACKBONES.names())
     splits = [_split(name) for name in _listed(group, "split", None)]
     budgets = _budgets(group, attacks)
     training = _training(group.get("training", {}))
+    sweeps = {defense: _sweep(group.get("parameters", {}), defense) for defense in defenses}
     for graph, split, measure, attack, budget, backbone, defense, model in product(
         graphs, splits, measures, attacks, budgets, backbones, defenses, models
     ):
         trains, needed = _needs(measure, defense)
         if needed and backbone is None:
             raise ParameterError(f"A group of cells with the defence {defense!r} lacks 'backbone'; name one or more.")
-        for parameters in _sweep(group.get("parameters", {}), defense):
-            yield Cell(
+        for parameters in product(*sweeps[defense]):
+            cell = Cell(
                 graph=graph,
                 attack=attack,
                 budget=budget,
@@ -204,6 +230,11 @@ def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
                 training=training if measure == "accuracy" and takes_training(defense) else (),
                 seeds=seeds if measure == "accuracy" else (),
             )
+            try:
+                check_cell(cell.facts())
+            except ValueError as error:
+                raise ParameterError(f"A cell is not possible: {error}.") from None
+            yield cell
 
 
 def _needs(measure: str, defense: str) -> tuple[bool, bool]:
@@ -225,14 +256,23 @@ def _listed(group: Mapping[str, Any], name: str, default: Any = ()) -> list[Any]
     value = group.get(name, default)
     if value == []:
         raise ParameterError(f"The list {name!r} of a group of cells is empty; name at least one, or leave it out.")
+    if isinstance(value, list) and len(value) > _MOST_NAMES:
+        raise ParameterError(f"The list {name!r} of a group of cells has {len(value):,} entries, over {_MOST_NAMES:,}.")
     return value if isinstance(value, list) else [value]
 
 
+def _named(
+    group: Mapping[str, Any], name: str, known: tuple[str, ...], what: str | None = None, default: Any = ()
+) -> list[str]:
+    return list(dict.fromkeys(known_name(one, known, what or name) for one in _listed(group, name, default)))
+
+
 def _seeds(value: Any) -> tuple[int, ...]:
-    chosen = value if isinstance(value, list) else range(value) if _whole(value) and value <= _MOST_SEEDS else []
-    if not chosen or not all(_whole(seed) and 0 <= seed < 2**63 for seed in chosen):
+    chosen = value if isinstance(value, list) else range(value) if _whole(value) and value <= MOST_SEEDS else []
+    if not 0 < len(chosen) <= MOST_SEEDS or not all(_whole(seed) and 0 <= seed < 2**63 for seed in chosen):
         raise ParameterError(
-            f"The 'seeds' of a study must be a number up to {_MOST_SEEDS} or a list of integers >= 0. Got {value!r}."
+            f"The 'seeds' of a study must be a number up to {MOST_SEEDS} or a list of as many integers >= 0. "
+            f"Got {brief(value)}."
         )
     return tuple(dict.fromkeys(chosen))
 
@@ -243,9 +283,10 @@ def _whole(value: Any) -> bool:
 
 def _attack(name: Any) -> str:
     if isinstance(name, str) and name.endswith(".npz"):
-        if not _OWN.fullmatch(name):
+        if len(name) > LONGEST_NAME or not _OWN.fullmatch(name):
             raise ParameterError(
-                f"A perturbation is named after its graph, attack and budget, as cora-metattack-0.2.npz. Got {name!r}."
+                f"A perturbation is named after its graph, attack and budget, as cora-metattack-0.2.npz. "
+                f"Got {brief(name)}."
             )
         return name
     return known_name(name, ATTACKS, "published attack")
@@ -253,7 +294,7 @@ def _attack(name: Any) -> str:
 
 def _split(name: Any) -> str | None:
     if name is not None and not isinstance(name, str):
-        raise ParameterError(f"A split is named by text, such as 'geom-gcn-3'. Got {name!r} instead.")
+        raise ParameterError(f"A split is named by text, such as 'geom-gcn-3'. Got {brief(name)} instead.")
     return name and name.lower().replace("_", "-")
 
 
@@ -264,31 +305,37 @@ def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]
             raise ParameterError(f"The attack {alone[0]!r} has no budget and needs a group of cells of its own.")
         return [None]
     budgets = _listed(group, "budget")
-    if not budgets or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in budgets):
-        got = f"Got {group['budget']!r} instead." if "budget" in group else "There is none."
+    if not budgets or not all(_is_budget(one) for one in budgets):
+        got = f"Got {brief(group['budget'])} instead." if "budget" in group else "There is none."
         raise ParameterError(f"An attack needs a 'budget', a number >= 0 or a list of them. {got}")
     return [float(budget) for budget in budgets]
+
+
+def _is_budget(value: Any) -> bool:
+    # An integer may be beyond what a float can be.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _training(table: Any) -> Pairs:
     from garnet.training import Training
 
     known = {field.name: str(field.type) for field in fields(Training)}
-    return next(_pairs(table, known, "training", "field of Training", lists=False))
+    choices = _choices(table, known, "training", "field of Training", lists=False)
+    return tuple(choice for (choice,) in choices)
 
 
-def _sweep(table: Any, defense: str) -> Iterator[Pairs]:
-    """Every choice of parameters of a defence."""
+def _sweep(table: Any, defense: str) -> Choices:
+    """The choices of each parameter of a defence."""
     known = parameter_fields(defense)
     if table and not known:
         raise ParameterError(f"The defence {defense!r} has no parameters; give it a group of cells of its own.")
-    return _pairs(table, known, "parameters", f"parameter of defence {defense!r}", lists=True)
+    return _choices(table, known, "parameters", f"parameter of defence {defense!r}", lists=True)
 
 
-def _pairs(table: Any, known: Mapping[str, str], name: str, what: str, *, lists: bool) -> Iterator[Pairs]:
+def _choices(table: Any, known: Mapping[str, str], name: str, what: str, *, lists: bool) -> Choices:
     if not isinstance(table, dict):
-        raise ParameterError(f"The {name!r} of a group of cells must be a table, [cells.{name}]. Got {table!r}.")
-    choices: list[list[tuple[str, Value]]] = []
+        raise ParameterError(f"The {name!r} of a group of cells must be a table, [cells.{name}]. Got {brief(table)}.")
+    choices: Choices = []
     for key in sorted(table):
         known_name(key, known, what, exact=True)
         values = _listed(table, key) if lists else [table[key]]
@@ -296,8 +343,8 @@ def _pairs(table: Any, known: Mapping[str, str], name: str, what: str, *, lists:
             choices.append([(key, tuple(table[key]))])
             continue
         if not all(isinstance(value, str | int | float | bool) for value in values):
-            raise ParameterError(f"The {what} {key!r} must be text or a number. Got {table[key]!r} instead.")
+            raise ParameterError(f"The {what} {key!r} must be text or a number. Got {brief(table[key])} instead.")
         # TOML has no null, so the text stands for it where the field may be None.
         nullable = "None" in known[key]
         choices.append([(key, None if value == "none" and nullable else value) for value in values])
-    return product(*choices)
+    return choices

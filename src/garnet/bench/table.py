@@ -11,9 +11,11 @@ from typing import Any
 from garnet.bench import published
 from garnet.bench.record import Record, spread
 from garnet.bench.study import attack_words, describe, key_of, threat
+from garnet.errors import GarnetError
 
 Facts = Mapping[str, Any]
 _MISSING = "–"
+_MOST_ENTRIES = 100_000
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ def make_tables(
         records: one a cell.
         cells: facts of the cells that the tables should have; None takes those of the records.
         note: shown below.
+
+    Raises:
+        GarnetError: a table would be too large to show.
     """
     found = {record.key: record for record in records}
     wanted = [record.cell for record in found.values()] if cells is None else list(cells)
@@ -97,6 +102,8 @@ def _table(title: str, note: str, cells: Sequence[Facts], found: Mapping[str, Re
             places.setdefault((layout.labels_of(facts), column), []).append(facts)
     labels = dict.fromkeys(row for row, _ in places)
     columns = dict.fromkeys(column for _, column in places)
+    if len(labels) * len(columns) > _MOST_ENTRIES:
+        raise GarnetError(f"A table of {len(labels):,} rows and {len(columns):,} columns is too large to show.")
     rows = [
         Row(row, tuple(layout.entry(column, places.get((row, column), []), found) for column in columns))
         for row in labels
@@ -238,7 +245,7 @@ def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
     for (defense, _), given in seen.items():
         names = {name for one in given for name in one}
         varying.setdefault(defense, set()).update(
-            name for name in names if name == "features" or len({one.get(name, ...) for one in given}) > 1
+            name for name in names if name == "features" or len({str(one.get(name, ...)) for one in given}) > 1
         )
     return varying
 

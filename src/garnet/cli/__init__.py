@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from garnet import __version__
 from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
 from garnet.cli.clean import clean
-from garnet.cli.console import err, out
+from garnet.cli.console import err, out, printable
 from garnet.cli.demo import demo
 from garnet.cli.figures import figures
 from garnet.cli.purify import info, purify
@@ -38,7 +38,7 @@ def main() -> None:
     try:
         app()
     except GarnetError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        err.print(Text("error:", style="bold red"), printable(error), soft_wrap=True)
         raise SystemExit(1) from None
 
 
@@ -64,5 +64,5 @@ def doctor() -> None:
 
     table = Table(show_header=False)
     for name, finding in diagnose():
-        table.add_row(name, escape(finding))
+        table.add_row(name, printable(finding))
     out.print(table)

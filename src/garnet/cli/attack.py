@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import signal
 import time
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Symmetrize, err, out, read_graph, stages, with_split
+from garnet.cli.console import Json, Symmetrize, err, out, printable, read_graph, say_json, stages, with_split
 from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
@@ -129,15 +127,15 @@ def attack(
             made.apply(graph).save(outputs.staged(graph_output))
     facts = _facts(graph, made, allowed.changes(graph, len(made.targets), chosen.changes), seconds)
     if as_json:
-        out.print_json(json.dumps({"input": str(source), "output": str(output) if written else None, **facts}))
+        say_json({"input": str(source), "output": str(output) if written else None, **facts})
     else:
         out.print(_table(f"{source} -> {output}" if written else str(source), facts))
     if graph_output is not None and made.complete and (missing := left_out(graph, graph_output)):
-        err.print(f"note: {escape(graph_output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
+        err.print(f"note: {printable(graph_output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     if made.complete:
-        err.print(f"wrote {' and '.join(escape(str(path)) for path in (output, graph_output) if path)}", soft_wrap=True)
+        err.print(f"wrote {' and '.join(printable(path) for path in (output, graph_output) if path)}", soft_wrap=True)
         return
-    kept = f"wrote what was done to {escape(str(output))}" if written else "nothing was done yet, nothing is written"
+    kept = f"wrote what was done to {printable(output)}" if written else "nothing was done yet, nothing is written"
     hope = "the same command with --resume goes on" if chosen.goes_on else "this attack cannot go on, only begin anew"
     err.print(f"stopped: {kept}; {hope}", soft_wrap=True)
     raise typer.Exit(130)
@@ -269,10 +267,10 @@ def _facts(graph: Graph, made: Perturbation, allowed: int, seconds: float) -> di
 
 
 def _table(title: str, facts: dict[str, Any]) -> Table:
-    table = Table(title=escape(title), title_justify="left", show_header=False)
+    table = Table(title=printable(title), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("attack", escape(facts["attack"]))
+    table.add_row("attack", printable(facts["attack"]))
     table.add_row("budget", facts["budget"])
     table.add_row("seed", str(facts["seed"]))
     table.add_row("changes", f"{facts['changes']:,} of {facts['allowed']:,}")
@@ -307,7 +305,7 @@ def _list(as_json: bool) -> None:
         parts = {"scope": kind.scope, "changes": kind.changes, "needs": list(kind.needs), "summary": summary}
         rows.append({"name": name, **parts})
     if as_json:
-        out.print_json(json.dumps(rows))
+        say_json(rows)
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("name", "scope", "changes", "needs", "what it does"):
@@ -316,5 +314,5 @@ def _list(as_json: bool) -> None:
             column, no_wrap=column in ("name", "scope", "changes"), max_width=9 if column == "needs" else None
         )
     for row in rows:
-        table.add_row(*(escape(", ".join(cell) if isinstance(cell, list) else str(cell)) for cell in row.values()))
+        table.add_row(*(printable(", ".join(cell) if isinstance(cell, list) else str(cell)) for cell in row.values()))
     out.print(table)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, out, read_graph, stages
+from garnet.cli.console import Json, Source, Symmetrize, out, printable, read_graph, say_json, stages
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
@@ -85,7 +83,7 @@ def audit(
             title = f"Audit of {source.name}"
             write_report(found, outputs.staged(report), title=title, command=command_line())
     if as_json:
-        out.print_json(json.dumps({"input": str(source), **found.summary()}))
+        say_json({"input": str(source), **found.summary()})
         return
     say_audit(found, source, top)
 
@@ -93,14 +91,14 @@ def audit(
 def say_audit(found: Audit, source: Path, top: int) -> None:
     """Print the verdict and the most suspicious edges."""
     figures = found.summary()
-    out.print(f"{escape(str(source))}: {_verdict(found)}", soft_wrap=True)
+    out.print(f"{printable(source)}: {_verdict(found)}", soft_wrap=True)
     if not top or not figures["edges"]:
         return
     columns = found.edge_table()
     shown = {name: title for name, title in _SHOWN.items() if name in columns}
     table = Table(*shown.values())
     for row in zip(*(columns[name][:top].tolist() for name in shown), strict=True):
-        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else escape(str(value)) for value in row))
+        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else printable(value) for value in row))
     out.print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from garnet.cli.console import err, out
+from garnet.cli.console import err, out, printable
 
 if TYPE_CHECKING:
     from garnet.bench.record import Damage, Record
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 bench_app = typer.Typer(
     help="Measure the cells of a study and show them as a table.", no_args_is_help=True, rich_markup_mode=None
 )
+
+
+_MOST_NAMED = 20
 
 
 @bench_app.command()
@@ -42,14 +45,16 @@ def run(
     """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was."""
     from garnet.bench import runner
     from garnet.bench.study import load_study
-    from garnet.errors import GarnetError
+    from garnet.io.places import require_file, require_other
+    from garnet.io.scratch import writing
 
     wanted = load_study(study)
     path = output or records_of(study, wanted)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GarnetError(f"Cannot make the folder {path.parent}: {str(error.strerror).lower()}.") from None
+    if output is None:
+        with writing(path.parent):
+            path.parent.mkdir(exist_ok=True)
+    require_file(path)
+    require_other(path, study)
     with _live(len(wanted.cells)) as listener:
         summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=listener)
     say_damages(path, summary.damages)
@@ -84,12 +89,12 @@ def show(
             study = load_study(source)
             title, note, path = study.title, study.note, records_of(source, study)
             cells = [cell.facts() for cell in study.cells]
-        elif not source.exists():
+        elif not os.path.exists(source):  # noqa: PTH110 - the method of a path fails where a name is too long
             raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
         records, damages = read_records(path)
         say_damages(path, damages)
         if not records:
-            err.print(f"{escape(str(path))} has no records yet", soft_wrap=True)
+            err.print(f"{printable(path)} has no records yet", soft_wrap=True)
         _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
 
 
@@ -100,8 +105,10 @@ def records_of(path: Path, study: Study) -> Path:
 
 def say_damages(path: Path, damages: tuple[Damage, ...]) -> None:
     """Name the lines of a file of records that could not be read."""
-    for damage in damages:
-        err.print(f"{escape(str(path))}, line {damage.line}: {escape(damage.why)}; left out", soft_wrap=True)
+    for damage in damages[:_MOST_NAMED]:
+        err.print(f"{printable(path)}, line {damage.line}: {printable(damage.why)}; left out", soft_wrap=True)
+    if (more := len(damages) - _MOST_NAMED) > 0:
+        err.print(f"{printable(path)}: {more:,} more lines are no records; left out", soft_wrap=True)
 
 
 def _show(
@@ -111,7 +118,7 @@ def _show(
 
     for table in make_tables(title, records, cells=cells, note=note):
         if markdown:
-            typer.echo(as_markdown(table))
+            typer.echo("\n".join(map(printable, as_markdown(table).split("\n"))))
         else:
             _draw(table)
 
@@ -119,21 +126,22 @@ def _show(
 def _draw(table: Table) -> None:
     from rich import table as rich_table
 
-    drawn = rich_table.Table(title=escape(table.title), title_justify="left")
+    drawn = rich_table.Table(title=printable(table.title), title_justify="left")
     for number, column in enumerate(table.columns):
         label = number < table.labels
         drawn.add_column(
-            escape(column),
+            printable(column),
             justify="left" if label else "right",
             overflow="fold",
         )
     for row in table.rows:
-        drawn.add_row(*map(escape, row.labels), *(escape(_stacked(entry)) for entry in row.entries))
+        drawn.add_row(*map(printable, row.labels), *map(_stacked, row.entries))
     # A file has no edge to wrap at.
-    console = out if out.is_terminal else Console(highlight=False, width=10_000)
+    console = out if out.is_terminal else Console(highlight=False, markup=False, emoji=False, width=10_000)
     console.print(drawn)
     for line in table.below:
-        out.print(escape(line), soft_wrap=True)
+        # A note may have lines of its own.
+        out.print("\n".join(map(printable, line.splitlines())), soft_wrap=True)
 
 
 def _stacked(entry: Entry) -> str:
@@ -149,8 +157,8 @@ def _live(total: int) -> Iterator[Listener]:
 
     from garnet.bench.runner import Finished, Planned, Started, Told
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=err, transient=True) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=total)
         running: dict[str, str] = {}
 
@@ -164,9 +172,9 @@ def _live(total: int) -> Iterator[Listener]:
                     running[event.cell.key] = f"{event.cell}: {event.text}"
                 case Finished():
                     running.pop(event.cell.key, None)
-                    bar.console.print(escape(f"{event.cell}: {_outcome(event.record)}"), soft_wrap=True)
+                    bar.console.print(printable(f"{event.cell}: {_outcome(event.record)}"), soft_wrap=True)
                     bar.advance(task)
-            bar.update(task, description=escape(" | ".join(running.values())))
+            bar.update(task, description=printable(" | ".join(running.values())))
 
         yield listen
 

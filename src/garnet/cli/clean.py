@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import err, out
+from garnet.cli.console import err, out, printable
 from garnet.cli.scale import amount
 
 
@@ -36,10 +35,10 @@ def clean(
         state = state_of(scratch, marker)
         dead += [(scratch, marker)] * (state == "dead")
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(marker.begun))
-        wanted = escape(Path(marker.output).name) or "-"
+        wanted = printable(Path(marker.output).name) or "-"
         table.add_row(scratch.name, wanted, begun, state, amount(_size(scratch)))
     if not found:
-        err.print(f"nothing is left in {escape(str(folder))}", soft_wrap=True)
+        err.print(f"nothing is left in {printable(folder)}", soft_wrap=True)
         return
     out.print(table)
     if not yes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress as Live
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from garnet.graph import Graph
     from garnet.purification import Progress
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# What is printed is mostly text of the user's, in which [red] and :bell: are no orders.
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 Source = Annotated[
     Path,
@@ -31,6 +32,21 @@ Source = Annotated[
 ]
 Symmetrize = Annotated[bool, typer.Option("--symmetrize", help="Accept a directed graph; keep each edge both ways.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def printable(text: object) -> str:
+    r"""Text of a file, or a path, as it can be printed: what could drive a terminal, or break it, is written out.
+
+    Example:
+        >>> print(printable("[red]\x1b[2J\ud800"))
+        [red]\x1b[2J\ud800
+    """
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
+
+
+def say_json(facts: object) -> None:
+    """Print one JSON value, in letters that every terminal has."""
+    out.print_json(json.dumps(facts), ensure_ascii=True)
 
 
 def read_graph(source: Path, symmetrize: bool) -> Graph:
@@ -79,9 +95,9 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
         lasting: where there is no terminal, a line with the time of day for each stage instead, for work of hours.
     """
     if not err.is_terminal:
-        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {escape(stage)}") if lasting else None
+        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {printable(stage)}") if lasting else None
         return
-    columns = SpinnerColumn(), TextColumn("{task.description} ..."), TimeElapsedColumn()
+    columns = SpinnerColumn(), TextColumn("{task.description} ...", markup=False), TimeElapsedColumn()
     with Live(*columns, console=err, transient=True) as line:
         yield _Line(line)
 
@@ -94,13 +110,13 @@ class _Line:
         self._task = line.add_task(self._stage, total=None)
 
     def __call__(self, stage: str) -> None:
-        self._stage = escape(stage)
+        self._stage = printable(stage)
         self._line.reset(self._task, total=None, description=self._stage)
 
     def step(self, name: str, done: int, total: int) -> None:
         """See `garnet.purification.Step`; without a total, there is nothing to count."""
         far = f" {done:,}/{total:,}" if total else f" {done:,}" if done else ""
-        self._line.update(self._task, description=f"{self._stage}: {escape(name)}{far}")
+        self._line.update(self._task, description=f"{self._stage}: {printable(name)}{far}")
 
 
 def number(text: str, name: str, word: str, kind: type) -> Any:

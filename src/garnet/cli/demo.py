@@ -7,10 +7,10 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from garnet.cli.console import out, stages
+from garnet.cli.console import out, printable, stages
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
@@ -76,24 +76,28 @@ def demo(
     )
     table.add_row("seconds", f"{result.seconds:.2f}", "")
     out.print(table)
-    out.print(_histogram(result, planted))
+    out.print(_histogram(result, planted), markup=True)
     right = [tuple(one.accuracy() for one in models) for models in (before, after)]
     told = [_spread([100 * share for share in shares]) for shares in right]
     out.print(
         f"A GCN that knows the subjects of a tenth finds those of [red]{told[0]} %[/] of the test papers before, "
-        f"[green]{told[1]} %[/] after ({_MODELS} models each; ± is their standard deviation)."
+        f"[green]{told[1]} %[/] after ({_MODELS} models each; ± is their standard deviation).",
+        markup=True,
     )
     accuracy = Accuracy(before=right[0], after=right[1], model="GCN")
     subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
     with outputs:
         write_report(subject, outputs.staged(report), title="Cora under Metattack, purified")
     out.print(
-        f"Every edge and its neighbourhood: open [bold]{escape(str(report))}[/] in a browser (it needs no network).",
+        "Every edge and its neighbourhood: open",
+        Text(printable(report), style="bold"),
+        "in a browser (it needs no network).",
         soft_wrap=True,
     )
     out.print(
         "Your own graph: [bold]garnet purify graph.npz -o clean.npz[/] or [bold]garnet train graph.npz --purify[/]",
         soft_wrap=True,
+        markup=True,
     )
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from garnet.cli.console import out, stages
+from garnet.cli.console import out, printable, stages
 from garnet.cli.outputs import Overwrite
 
 
@@ -27,4 +26,4 @@ def figures(
         written = write(output, records=records, only=names or (), overwrite=overwrite, progress=progress)
     for path in written:
         if path.suffix != ".png":
-            out.print(escape(str(path)), soft_wrap=True)
+            out.print(printable(path), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,9 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from garnet.cli.console import err, out
+from garnet.cli.console import err, printable, say_json
 
 if TYPE_CHECKING:
     from garnet.io.scratch import Scratch
@@ -133,8 +131,8 @@ class Outputs:
 def say_done(*paths: Path, as_json: bool) -> None:
     """Say that there is nothing to do."""
     if as_json:
-        out.print_json(json.dumps({"done_already": [str(path) for path in paths]}))
-    names = " and ".join(escape(str(path)) for path in paths)
+        say_json({"done_already": [str(path) for path in paths]})
+    names = " and ".join(printable(path) for path in paths)
     err.print(f"done already: this very command has written {names}", soft_wrap=True)
 
 

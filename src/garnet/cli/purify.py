@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, number, out, read_graph, stages
+from garnet.cli.console import (
+    Json,
+    Source,
+    Symmetrize,
+    err,
+    number,
+    out,
+    printable,
+    read_graph,
+    say_json,
+    stages,
+)
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
 from garnet.cli.scale import names_a_file, purify_on_disk, say_estimate
@@ -123,16 +132,16 @@ def purify(
 
             save_result(outputs.staged(save_as), graph, result, command=command_line())
     if missing := left_out(result.graph, output):
-        err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
+        err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)
 
 
 def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:
     """Print what became of the edges, and what it cost."""
     if as_json:
-        out.print_json(json.dumps({"input": str(source), "output": str(output), **summary}))
+        say_json({"input": str(source), "output": str(output), **summary})
         return
-    out.print(f"{escape(str(source))} -> {escape(str(output))}", soft_wrap=True)
+    out.print(f"{printable(source)} -> {printable(output)}", soft_wrap=True)
     table = Table(show_header=False)
     table.add_row("edges in", f"{summary['edges_before']:,}")
     table.add_row("  kept", f"{summary['kept']:,}")
@@ -153,9 +162,9 @@ def info(source: Source, symmetrize: Symmetrize = False, as_json: Json = False) 
     """Say what a graph file holds."""
     facts = _facts(read_graph(source, symmetrize))
     if as_json:
-        out.print_json(json.dumps(facts))
+        say_json(facts)
         return
-    table = Table(title=escape(str(source)), title_justify="left", show_header=False)
+    table = Table(title=printable(source), title_justify="left", show_header=False)
     for name, value in facts.items():
         shown = "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         table.add_row(name.replace("_", " "), shown)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from garnet.cli.console import err
+from garnet.cli.console import err, printable
 from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def report(
     nodes = None if not node else [_number(text, subject) for text in node]
     with outputs:
         write_report(subject, outputs.staged(output), title=title or usual, nodes=nodes, cells=cells)
-    err.print(f"wrote {escape(str(output))}; open it in a browser", soft_wrap=True)
+    err.print(f"wrote {printable(output)}; open it in a browser", soft_wrap=True)
 
 
 def command_line() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -12,10 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import err, named_graph, out, read_graph, stages
+from garnet.cli.console import err, named_graph, out, printable, read_graph, say_json, stages
 
 if TYPE_CHECKING:
     from garnet.purify import GARNET
@@ -76,12 +74,12 @@ def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bo
     free = shutil.disk_usage(place).free
     if as_json:
         figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
-        out.print_json(json.dumps({"input": str(source), "output": str(output), **figures, **asdict(found)}))
+        say_json({"input": str(source), "output": str(output), **figures, **asdict(found)})
         return
     size = found.extent
     about = "" if size.exact else "about "
     out.print(
-        f"{escape(str(source))}: {about}{size.nodes:,} nodes, {about}{size.edges:,} edges; rank {found.rank}, "
+        f"{printable(source)}: {about}{size.nodes:,} nodes, {about}{size.edges:,} edges; rank {found.rank}, "
         f"k {found.k}, {found.parts} part{'s' if found.parts > 1 else ''}",
         soft_wrap=True,
     )
@@ -99,7 +97,7 @@ def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bo
         soft_wrap=True,
     )
     if found.disk > free:
-        err.print(f"note: {escape(str(place))} has only {amount(free)} free", soft_wrap=True)
+        err.print(f"note: {printable(place)} has only {amount(free)} free", soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
@@ -151,4 +149,4 @@ def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
 
 def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:
     if missing:
-        err.print(f"note: {escape(output.name)} cannot hold {' and '.join(missing)}; {instead} can", soft_wrap=True)
+        err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; {instead} can", soft_wrap=True)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, err, out, read_graph, stages, with_split
+from garnet.cli.console import (
+    Json,
+    Source,
+    Symmetrize,
+    err,
+    out,
+    printable,
+    read_graph,
+    say_json,
+    stages,
+    with_split,
+)
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line
 
@@ -118,15 +127,15 @@ def train(
             best.save(outputs.staged(output), command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
     if as_json:
-        out.print_json(json.dumps({"input": str(source), "output": output and str(output), **facts}))
+        say_json({"input": str(source), "output": output and str(output), **facts})
         return
     for table in _tables(", ".join(filter(None, [str(source), chosen if chosen != "none" else "", backbone])), facts):
         out.print(table)
     if output is not None:
         why = ", best on validation" if checked else ""
-        err.print(f"wrote {escape(str(output))}: the model of seed {best.seed}{why}", soft_wrap=True)
+        err.print(f"wrote {printable(output)}: the model of seed {best.seed}{why}", soft_wrap=True)
     if save_as is not None:
-        err.print(f"wrote {escape(str(save_as))}, for garnet report", soft_wrap=True)
+        err.print(f"wrote {printable(save_as)}, for garnet report", soft_wrap=True)
 
 
 def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
@@ -180,7 +189,7 @@ def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> 
 def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     accuracy = facts["accuracy"]
     spread = "" if accuracy["sd"] is None else f" ± {accuracy['sd']:.1%}"
-    first = Table(title=escape(title), title_justify="left", show_header=False)
+    first = Table(title=printable(title), title_justify="left", show_header=False)
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
     for name, seconds in facts["seconds"].items():

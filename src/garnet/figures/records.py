@@ -45,11 +45,11 @@ class Cells:
         return self.where(**facts) or self._lacking(facts)
 
     def along(self, parameter: str, **facts: Any) -> dict[float, Record]:
-        """The cells with these facts in which a parameter was set, by its value, the smallest first."""
+        """The cells with these facts in which a parameter was set to a number, by its value, the smallest first."""
         found = {
             float(record.cell["parameters"][parameter]): record
             for record in self.some(**facts)
-            if parameter in record.cell["parameters"]
+            if isinstance(record.cell["parameters"].get(parameter), int | float)
         }
         return dict(sorted(found.items())) or self._lacking({**facts, "a value of": parameter})
 

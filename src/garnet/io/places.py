@@ -45,6 +45,16 @@ def require_file(path: str | Path, *, inputs: Iterable[Path] = (), overwrite: bo
         raise GarnetError(f"{path} exists already; choose another name, or say --overwrite to replace it.")
 
 
+def require_other(path: Path, read: Path) -> None:
+    """Refuse to write to a file that is read, by whatever name.
+
+    Raises:
+        ParameterError: it is the same file.
+    """
+    if _is_same(path, read):
+        raise ParameterError(f"{path} is read by this command; choose another file.")
+
+
 def require_apart(*paths: Path | None) -> None:
     """Refuse to write two things to one file.
 

@@ -26,12 +26,13 @@ def removals(tree):
 
 def test_one_module_alone_removes_and_replaces():
     found = [
-        f"{path.relative_to(SOURCE)}:{call.lineno}"
+        (path.relative_to(SOURCE).as_posix(), call.func.attr)
         for path in sorted(SOURCE.rglob("*.py"))
         if path != ALONE
         for call in removals(ast.parse(path.read_text()))
     ]
-    assert found == []
+    # A record that could be written only in part is taken back.
+    assert found == [("bench/record.py", "ftruncate")]
     assert any(removals(ast.parse(ALONE.read_text())))
 
 

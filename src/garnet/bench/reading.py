@@ -1,0 +1,32 @@
+"""Reading a file that is small if it is what it should be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_small(path: str | Path, most: int) -> bytes:
+    """The bytes of a file, unless it has more than `most`; a device or a pipe, which may never end, is no file.
+
+    Raises:
+        OSError: it cannot be read, or is not such a file; the reason is its `strerror`.
+    """
+    try:
+        stream = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - Path.open has no opener
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path has no null characters") from None
+    with stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB, the most that such a file may have")
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe that nobody writes to would keep an ordinary call from ever returning."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
