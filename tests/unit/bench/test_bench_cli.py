@@ -81,7 +81,7 @@ def test_what_is_not_there_is_said(command):
     status, out, err = command("show", "small.toml")
     assert (status, "has no records yet" in err, "Nothing has been measured yet." in out) == (0, True, True)
     status, _, err = command("run", "small.toml", "-o", "small.toml/records.jsonl")
-    assert (status, "Cannot make the folder" in err) == (1, True)
+    assert (status, "Cannot write small.toml/records.jsonl" in err) == (1, True)
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_figures(command, tmp_path):
