@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.datasets.limits import require_memory
 from garnet.errors import GraphError
+from garnet.limits import require_memory
 
 _LONGEST_HEADER = 4096
 _LONGEST_DESCRIPTION = 1 << 20

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.adjacency import build_adjacency
-from garnet.datasets.limits import require_memory
 from garnet.datasets.text import parse_table
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
+from garnet.limits import require_memory
 
 HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2")}
 """What the columns of the two ends are called, in small letters, where a list says so."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.datasets.limits import require_memory, require_plausible
 from garnet.datasets.text import parse_table, reading
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split, as_graph
+from garnet.limits import require_memory, require_plausible
 
 _CHUNK = 1 << 24
 # Reading holds the ends of an edge twice over; both directions of it, in the matrix and its transpose, come on top.

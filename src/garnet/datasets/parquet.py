@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.datasets.edge_list import HEADERS, listed_graph
-from garnet.datasets.limits import require_memory, require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError, MissingExtra
 from garnet.graph import Graph
+from garnet.limits import require_memory, require_plausible
 
 Piece = tuple[Path, Any, Any, NDArray[Any] | None]
 """A file, the ends of some of its rows, arrays of integers or lists of texts, and weights; None if it has none."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.adjacency import as_array
+from garnet.arrays import as_array
 from garnet.datasets.archive import Archive
 from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError, ParameterError

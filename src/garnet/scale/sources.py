@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from garnet.datasets.files import DELIMITERS, OGB, format_of
-from garnet.datasets.limits import require_plausible
 from garnet.datasets.ogb import (
     blocks,
     read_labels,
@@ -22,6 +21,7 @@ from garnet.datasets.ogb import (
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.graph import Graph
+from garnet.limits import require_plausible
 from garnet.scale.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph, rows_between
 from garnet.scale.list_source import parquet_source, text_source
 from garnet.scale.npz_source import npz_source
