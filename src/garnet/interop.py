@@ -33,7 +33,7 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
         raise GraphError(f"An edge_index must have shape (2, m). Got {edges.shape} instead.")
     if edges.size and edges.dtype.kind not in "iu":
         raise GraphError(f"An edge_index must hold integers. Got dtype {edges.dtype} instead.")
-    n = _num_nodes(data)
+    n = num_nodes_of(data)
     weight = getattr(data, "edge_weight", None)
     weights = np.ones(edges.shape[1], np.float32) if weight is None else as_array(weight, "An edge_weight").reshape(-1)
     if len(weights) != edges.shape[1]:
@@ -46,7 +46,8 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
     )
 
 
-def _num_nodes(data: Any) -> Any:
+def num_nodes_of(data: Any) -> Any:
+    """What a `Data` says, or lets be told from its parts, of its number of nodes."""
     try:
         with warnings.catch_warnings():
             # PyG warns where it can only guess, and then the largest node of an edge tells.

@@ -27,12 +27,19 @@ def require_memory(needed: int, what: str) -> None:
         raise GraphError(f"{what} needs {needed / 1e9:.3g} GB, more than this machine's memory.")
 
 
-def require_plausible(size: int, entries: int, what: str) -> None:
-    """Refuse a matrix so much larger than its number of entries that only a faulty or hostile file declares it."""
+def require_plausible(size: int, entries: int, what: str, of: str = "entries") -> None:
+    """Refuse a matrix so much larger than its number of entries that only a faulty or hostile file declares it.
+
+    Args:
+        size: of one side of the matrix.
+        entries: that it has, or where they have not been counted the bytes in which they are packed.
+        what: along that side.
+        of: what `entries` counts.
+    """
     most = (_NODES + _NODES_AN_ENTRY * entries) * unfold_factor()
     if size > most:
         raise GraphError(
-            f"it declares {size} {what} for {entries} entries, which no real graph has; {_raised(size / most)} to "
+            f"it declares {size} {what} for {entries} {of}, which no real graph has; {_raised(size / most)} to "
             "read it nevertheless."
         )
 

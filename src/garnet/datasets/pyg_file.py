@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
+from garnet.arrays import as_array
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
-from garnet.limits import require_unfolding
+from garnet.interop import num_nodes_of
+from garnet.limits import require_plausible, require_unfolding
 
 _FIELDS = ("edge_index", "edge_weight", "x", "y", "train_mask", "val_mask", "test_mask", "num_nodes", "pos", "batch")
 """What a `Graph` is read from; positions and batches tell how many nodes there are."""
@@ -68,7 +70,13 @@ def read_pt(path: Path, symmetrize: bool) -> Graph:
         raise GraphError("its Data is damaged.") from None
     if fields is None:
         raise GraphError(f"it holds a {type(loaded).__name__} where a Data is wanted.")
-    return as_graph(Data.from_dict(fields), symmetrize=symmetrize)
+    data = Data.from_dict(fields)
+    if fields.get("edge_index") is not None:
+        entries = as_array(fields["edge_index"], "An edge_index").shape[-1:]
+        n = num_nodes_of(data)
+        if isinstance(n, int) and n < 2**63:
+            require_plausible(n, sum(entries), "nodes")
+    return as_graph(data, symmetrize=symmetrize)
 
 
 def _require_unfolding(path: Path) -> None:
