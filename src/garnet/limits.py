@@ -14,7 +14,7 @@ UNFOLD = "GARNET_UNFOLD"
 _UNFOLDED, _RATIO = 256_000_000, 50
 """What may be unfolded from little, and how many times its size from more; real .npz files have up to 15 times."""
 
-_TEXT_UNFOLDED, _TEXT_RATIO = 32_000_000, 20
+_TEXT_UNFOLDED, _TEXT_RATIO = 16_000_000, 20
 """The same for packed text, whose rows take several times its bytes; real lists of edges have 3 to 12 times."""
 
 _NODES, _NODES_AN_ENTRY = 1_000_000, 100

@@ -7,7 +7,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,15 +95,22 @@ class Archive:
             raise GraphError(f"its array '{name}' has shape {header.shape} but must have {ndim} dimension(s).")
         return header
 
-    def require_memory(self, names: Iterable[str], times: int) -> None:
-        """Refuse arrays that take more memory than there is, when each is held `times` over while it is read."""
+    def require_memory(self, names: Sequence[str], times: int) -> None:
+        """Refuse arrays that take more memory than there is, when each is held `times` over while it is read.
+
+        So are arrays that, with those taken before, become far more than the file in which they are packed.
+        """
+        for name in names:
+            # Small integers do not stay so: they become weights, indices or features.
+            size = max(self._headers[name].dtype.itemsize, _LEAST_WIDTH)
+            self._unfolded[name] = math.prod(self._headers[name].shape) * size
+        require_unfolding(sum(self._unfolded.values()), self._size, "it")
         require_memory(times * sum(self._headers[name].nbytes for name in names), "it")
 
     def read(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> NDArray[Any]:
         """The data of array `name`, checked against its checksum, in this machine's byte order."""
         header = self.header(name, kinds, ndim)
         self.require_memory([name], times=1)
-        self._require_unfolding(name)
         flat = np.empty(math.prod(header.shape), header.dtype)
         raw = flat.view(np.uint8)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
@@ -121,7 +128,7 @@ class Archive:
         They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
         """
         header = self.header(name, kinds, ndim)
-        self._require_unfolding(name)
+        self.require_memory([name], times=0)
         left = math.prod(header.shape)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
             stream.read(header.offset)
@@ -132,13 +139,6 @@ class Archive:
                 if not _fill(numbers.view(np.uint8), stream) or (not left and stream.read(1)):
                     raise GraphError(f"its array '{name}' is not as long as it declares.")
                 yield numbers.astype(header.dtype.newbyteorder("="), copy=False)
-
-    def _require_unfolding(self, name: str) -> None:
-        """Refuse an array with which the arrays taken so far become far more than the file that they are packed in."""
-        header = self._headers[name]
-        # Small integers do not stay so: they become weights, indices or features.
-        self._unfolded[name] = math.prod(header.shape) * max(header.dtype.itemsize, _LEAST_WIDTH)
-        require_unfolding(sum(self._unfolded.values()), self._size, "it")
 
     def _parse(self, name: str) -> Header:
         info = self._members[name]

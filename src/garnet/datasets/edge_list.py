@@ -33,6 +33,7 @@ _ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _ROWS_AT_ONCE = 1 << 16
+_CHUNK = 1 << 20
 
 
 def read_edge_list(data: bytes, delimiter: str | None, symmetrize: bool) -> Graph:
@@ -153,24 +154,39 @@ def line_breaks(text: bytes) -> int:
 
 
 def _rows(data: bytes, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, and where in the text its last line begins."""
-    begin = 0
+    """The cells of each row, and the number of the line it ends on."""
+    number = first - 1
 
     def lines() -> Iterator[str]:
-        nonlocal begin
-        for found in _ROW_LINES.finditer(data):
-            begin = found.start()
-            try:
-                line = found[0].decode("utf-8")
-            except UnicodeDecodeError:
-                raise GraphError(f"line {first + line_breaks(data[:begin])} is not text in UTF-8.") from None
-            if line.strip():  # of blanks that only Unicode knows
-                yield line + "\n"
+        nonlocal number
+        for text in _texts(data, first):
+            for line in text.split("\n"):
+                number += 1
+                start = line.lstrip()
+                if start and start[0] not in "#%":
+                    yield line + "\n"
 
-    rows = (
-        map(str.split, lines()) if delimiter == " " else csv.reader(lines(), delimiter=delimiter, skipinitialspace=True)
-    )
-    return ((begin, [cell.strip() for cell in cells]) for cells in rows if cells)
+    if delimiter == " ":
+        return ((number, line.split()) for line in lines())
+    rows = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True)
+    return ((number, [cell.strip() for cell in cells]) for cells in rows)
+
+
+def _texts(data: bytes, first: int) -> Iterator[str]:
+    """The text in pieces of some lines, without the end of the last of them; all ends are line feeds."""
+    begin = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin + _CHUNK) + 1 or len(data)
+        piece = data[begin:end]
+        try:
+            text = piece.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = first + line_breaks(data[: begin + error.start])
+            raise GraphError(f"line {line} is not text in UTF-8.") from None
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        yield text.removesuffix("\n")
+        begin = end
 
 
 def _quick(data: bytes, width: int, delimiter: str, header: bool) -> Columns | None:
@@ -193,10 +209,9 @@ def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool,
     weights = array("d")
     known: dict[str, str] = {}
 
-    def add(place: int, cells: list[str]) -> None:
-        fault = _fault(cells, width, only_integers)
-        if fault:
-            raise GraphError(f"line {first + line_breaks(data[:place])} has {fault}.")
+    def add(line: int, cells: list[str]) -> None:
+        if fault := _fault(cells, width, only_integers):
+            raise GraphError(f"line {line} has {fault}.")
         # A name that comes a million times is kept once.
         heads.append(known.setdefault(cells[0], cells[0]))
         tails.append(known.setdefault(cells[1], cells[1]))
@@ -204,8 +219,8 @@ def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool,
 
     rows = _rows(data, first, delimiter)
     begin = next(rows) if header else None
-    for place, cells in rows:
-        add(place, cells)
+    for line, cells in rows:
+        add(line, cells)
     if begin is not None and not (only_integers or _known(begin[1]) or (heads and all(map(_INTEGER.fullmatch, known)))):
         add(*begin)
     values = np.array(weights, np.float64)
@@ -216,10 +231,9 @@ def _fault(cells: list[str], width: int, only_integers: bool) -> str | None:
     """What is wrong with a row, to go on after "line 7 has"."""
     if len(cells) != width:
         return f"{len(cells)} column(s) where the first row has {width}"
-    bad = next((name for name in cells[:2] if not _fits(name)), None) if only_integers else None
-    if bad is not None:
-        return f"the name {bad[:40]!r}; {_ONLY_INTEGERS}"
-    if not all(0 < len(name) <= LONGEST_NAME for name in cells[:2]):
+    if only_integers and not all(map(_fits, cells[:2])):
+        return f"the name {next(name for name in cells if not _fits(name))[:40]!r}; {_ONLY_INTEGERS}"
+    if not (0 < len(cells[0]) <= LONGEST_NAME and 0 < len(cells[1]) <= LONGEST_NAME):
         return f"a node name that is empty or longer than {LONGEST_NAME} characters"
     if width == 3 and not _is_number(cells[2]):
         return f"the weight {cells[2][:40]!r}, which is not a number"
