@@ -1,9 +1,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+SECONDS ?= 60
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow lint bench docs wheel clean
+.PHONY: demo test slow fuzz lint bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -14,6 +15,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Changes valid files at random and reads them; by coverage where atheris is installed.
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/fuzz_readers.py --seconds $(SECONDS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

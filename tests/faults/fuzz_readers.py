@@ -9,6 +9,7 @@ installed its fuzzer chooses the changes, by what of the library they reach; oth
 import argparse
 import atexit
 import gzip
+import inspect
 import io
 import json
 import shutil
@@ -266,15 +267,16 @@ def outcome(kind, path):
     return None
 
 
-def _once(kind, seed, broken):
+def _once(kind, rng, broken):
+    """Read one changed file; it is kept if it breaks its reader."""
     folder = Path(tempfile.mkdtemp(prefix="garnet-case-"))
     path = seed_file(kind, folder)
-    mutated(path, np.random.default_rng(seed))
+    mutated(path, rng)
     trouble = outcome(kind, path)
     if trouble is None:
         shutil.rmtree(folder)
     else:
-        broken.setdefault((kind, trouble.strip().splitlines()[-1]), (seed, path, trouble))
+        broken.setdefault((kind, trouble.strip().splitlines()[-1]), (path, trouble))
     return trouble
 
 
@@ -283,25 +285,44 @@ def _drawn(seconds, seed):
     broken, tried, end = {}, 0, time.monotonic() + seconds
     while time.monotonic() < end:
         kind = list(READERS)[tried % len(READERS)]
-        _once(kind, seed + tried, broken)
+        _once(kind, np.random.default_rng(seed + tried), broken)
         tried += 1
     return broken, tried
 
 
+class _Choices:
+    """What `mutated` asks of a random generator, answered from the bytes of a fuzzer."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def integers(self, low, high=None):
+        low, high = (0, low) if high is None else (low, high)
+        return self._data.ConsumeIntInRange(int(low), int(high) - 1)
+
+    def random(self):
+        return self._data.ConsumeProbability()
+
+    def choice(self, values):
+        return values[self.integers(len(values))]
+
+
 def _guided(seconds):
-    """Have atheris choose the changes; it ends the process itself."""
+    """Have atheris choose the changes, by which lines of the library they reach; it ends the process itself."""
     import atheris
 
-    atheris.instrument_all()
-    kinds = list(READERS)
+    for module in [module for name, module in sys.modules.items() if name.startswith("garnet.")]:
+        for value in list(vars(module).values()):
+            if inspect.isfunction(value) and value.__module__ == module.__name__:
+                atheris.instrument_func(value)
 
     def case(content):
-        data = atheris.FuzzedDataProvider(content)
-        trouble = _once(kinds[data.ConsumeIntInRange(0, len(kinds) - 1)], data.ConsumeInt(8) % 2**63, {})
+        choices = _Choices(atheris.FuzzedDataProvider(content))
+        trouble = _once(choices.choice(list(READERS)), choices, {})
         if trouble:
             raise RuntimeError(trouble)
 
-    atheris.Setup([sys.argv[0], f"-max_total_time={seconds}"], case)
+    atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=256", "-len_control=0"], case)
     atheris.Fuzz()
 
 
@@ -315,8 +336,8 @@ def main():
         _guided(options.seconds)
         return
     broken, tried = _drawn(options.seconds, options.seed)
-    for (kind, last), (seed, path, trouble) in broken.items():
-        sys.stderr.write(f"\n{kind}, seed {seed}, {path}: {last}\n{trouble}\n")
+    for (kind, last), (path, trouble) in broken.items():
+        sys.stderr.write(f"\n{kind}, {path}: {last}\n{trouble}\n")
     sys.stdout.write(f"{tried} files read, {len(broken)} ways to break a reader\n")
     sys.exit(bool(broken))
 

@@ -126,8 +126,8 @@ FILES = {
     "masks": ("masks", lambda f: changed("masks", f, train_mask=zeros(80_000_000))),
 }
 
-STREAMED = ("newlines", "entries in an .npz file", "nodes in an .npz file", "features in an .npz file", "rows in Parquet",
-            "nodes in Parquet", "nodes of OGB", "blank labels of OGB", "features of OGB")  # fmt: skip
+STREAMED = [name for name, (kind, _) in FILES.items() if kind in ("npz", "parquet", "ogb") and "SciPy" not in name]
+STREAMED = ["newlines", *(name for name in STREAMED if not name.startswith(("names", "edges")))]
 
 
 def joined(path):
