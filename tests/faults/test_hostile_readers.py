@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
-from garnet import load_graph
+from garnet import GARNET, as_graph, load_graph
 from garnet.errors import GraphError
 from garnet.scale.build import build_tiles
+from garnet.scale.extent import extent_of
 from garnet.scale.tiles import MANIFEST, TiledGraph, json_check
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -284,6 +285,20 @@ def test_a_packed_pt_file_is_read_like_any_other(tmp_path):
         assert load_graph(tmp_path / "graph.pt").num_edges == 2
     except GraphError as error:
         assert "not a whole file" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("content", [b"0,1\n", gzip.compress(b"0,1\n" * 1000)[:-9], gzip.compress(b"0,1\n")[:12]])
+def test_the_size_of_a_broken_file_is_not_guessed(content, tmp_path):
+    path = tmp_path / "graph.csv.gz"
+    path.write_bytes(content)
+    assert_refused(lambda: extent_of(path), path)
+
+
+def test_a_table_in_parquet_is_refused_before_the_work_if_it_cannot_hold_a_name(tmp_path):
+    graph = as_graph((PATH.numpy(), 3), names=["a", "b", "\ud800"])
+    with pytest.raises(GraphError, match="cannot be kept in Parquet"):
+        GARNET(memory="2GB").purify(graph, output=tmp_path / "clean.parquet")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_end_of_a_gzip_file_is_missed(tmp_path):

@@ -62,13 +62,19 @@ def read_chunks(path: Path, size: int) -> Iterator[bytes]:
     """
     packed, unfolded = path.stat().st_size, 0
     zipped = path.name.lower().endswith(".gz")
+    with unzipping(), gzip.open(path) if zipped else path.open("rb") as stream:
+        while chunk := stream.read(size):
+            unfolded += len(chunk)
+            if zipped:
+                require_text(unfolded, packed)
+            yield chunk
+
+
+@contextmanager
+def unzipping() -> Iterator[None]:
+    """Turn the ways in which a broken gzip file shows itself into one sentence."""
     try:
-        with gzip.open(path) if zipped else path.open("rb") as stream:
-            while chunk := stream.read(size):
-                unfolded += len(chunk)
-                if zipped:
-                    require_text(unfolded, packed)
-                yield chunk
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise GraphError(f"it is not a whole gzip file ({error}).") from error
 

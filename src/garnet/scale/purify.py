@@ -19,7 +19,7 @@ from garnet.scale.build import build_tiles
 from garnet.scale.cluster import OnCluster
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import Effort, neighbor_pairs
-from garnet.scale.parquet import NEEDED, is_table, require_pyarrow
+from garnet.scale.parquet import NEEDED, is_table, require_writable_table
 from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import Cut, bytes_of
 from garnet.scale.points import embedded_points
@@ -71,7 +71,7 @@ def purify_tiled(
     require_free(output)
     opened = open_source(source)  # says what is wrong with it before anything is written
     if is_table(output):
-        require_pyarrow()
+        require_writable_table(None if opened.nodes is None else opened.nodes.names)
     run = _run_of(purifier)
     cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, parts)
     if is_table(output) and isinstance(run, OnCluster):
