@@ -17,7 +17,7 @@ _UNFOLDED, _RATIO = 256_000_000, 50
 _TEXT_UNFOLDED, _TEXT_RATIO = 16_000_000, 20
 """The same for packed text, whose rows take several times its bytes; real lists of edges have 3 to 12 times."""
 
-_NODES, _NODES_AN_ENTRY = 1_000_000, 100
+_NODES, _NODES_AN_ENTRY = 200_000, 100
 """How many nodes, or columns of features, are believed without any entry, and for each entry."""
 
 
