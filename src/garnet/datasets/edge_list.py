@@ -219,9 +219,15 @@ def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool,
 
     rows = _rows(data, first, delimiter)
     begin = next(rows) if header else None
+    if begin is not None and (only_integers or _known(begin[1])):
+        begin = None
     for line, cells in rows:
+        # Where any other row has no integers either, the first is no header.
+        if begin is not None and not all(map(_INTEGER.fullmatch, cells[:2])):
+            add(*begin)
+            begin = None
         add(line, cells)
-    if begin is not None and not (only_integers or _known(begin[1]) or (heads and all(map(_INTEGER.fullmatch, known)))):
+    if begin is not None and not heads:
         add(*begin)
     values = np.array(weights, np.float64)
     return (np.array(heads, np.int64), np.array(tails, np.int64), values) if only_integers else (heads, tails, values)
