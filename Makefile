@@ -1,9 +1,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+SECONDS ?= 60
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow campaign lint bench docs wheel clean
+.PHONY: demo test slow campaign fuzz lint bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -17,6 +18,10 @@ slow: $(STAMP)
 
 campaign: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/campaign.py
+
+# Changes valid files at random and reads them; by coverage where atheris is installed.
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/fuzz_readers.py --seconds $(SECONDS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.memory import physical_memory
+from garnet.limits import require_memory
 
 
 def build_adjacency(
@@ -30,12 +30,12 @@ def build_adjacency(
     Raises:
         GraphError: the pairs are no such graph; the message says why.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise GraphError(f"The number of nodes must be an integer >= 0. Got {n!r} instead.")
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n < 2**63:
+        got = repr(n)[:40] if isinstance(n, int | float | str) else type(n).__name__
+        raise GraphError(f"The number of nodes must be an integer >= 0. Got {got} instead.")
     n = int(n)
     # Whatever the edges: the row pointers of the matrix, of its transpose, and of what SciPy holds between the two.
-    if 32 * n > physical_memory():
-        raise GraphError(f"A graph of {n} nodes needs {32 * n / 1e9:.3g} GB, more than this machine's memory.")
+    require_memory(32 * n, f"A graph of {n} nodes")
     if weights.shape != rows.shape:
         raise GraphError(f"Each of {len(rows)} edges needs one weight. Got weights of shape {weights.shape} instead.")
     if weights.dtype.kind not in "biuf":
@@ -91,12 +91,3 @@ def _largest_of_repeated(
     first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(cols) != 0)))
     largest = np.maximum.reduceat(weights, first)
     return sp.coo_array((largest, (rows[first], cols[first])), shape=(n, n)).tocsr()
-
-
-def as_array(values: Any, what: str) -> NDArray[Any]:
-    """Anything array-like as an array; an empty list as one of integers."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise GraphError(f"{what} cannot be made an array ({error}).") from error
-    return array.astype(np.int64) if array.shape == (0,) else array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.adjacency import as_array, build_adjacency
+from garnet.adjacency import build_adjacency
+from garnet.arrays import as_array, is_sparse_tensor, sound_matrix
 from garnet.errors import GraphError
 
 if TYPE_CHECKING:
     import networkx
     import torch_geometric.data
-
-MOST_CLASSES = 100_000
-"""A label beyond this, and beyond the number of nodes, is no number of a class."""
 
 Edges = NDArray[np.int64]
 """Undirected edges, shape (2, m), each once with the smaller node first, in lexicographic order."""
@@ -172,7 +171,7 @@ def as_graph(
     Args:
         source: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
             array; a PyTorch Geometric `Data`; a NetworkX graph; or a pair `(edge_index, n)` with `edge_index` (2, m).
-        features: (n, d) dense or SciPy sparse; overrides those of the source.
+        features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the source.
         labels: (n,) integers, negative where unknown; overrides those of the source.
         split: training, validation and test nodes; overrides that of the source.
         names: (n,) integers or text; overrides those of the source.
@@ -214,10 +213,12 @@ def _read(source: Any, symmetrize: bool) -> Graph:
         if source.ndim != 2 or source.shape[0] != source.shape[1]:
             raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
         if sp.issparse(source):
-            entries = source.tocoo()
+            entries = sound_matrix(source, "The adjacency matrix").tocoo()
             rows, cols, weights = entries.row, entries.col, entries.data
         else:
-            source = np.asarray(source)  # a np.matrix would stay two-dimensional below
+            source = as_array(source, "The adjacency matrix")  # a np.matrix would stay two-dimensional below
+            if source.dtype.kind not in "biuf":
+                raise GraphError(f"Edge weights must be numbers. Got dtype {source.dtype} instead.")
             rows, cols = np.nonzero(source)
             weights = source[rows, cols]
         return Graph(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
@@ -244,20 +245,32 @@ def _read(source: Any, symmetrize: bool) -> Graph:
 def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | None:
     if features is None:
         return None
-    if sp.issparse(features):
-        matrix = sp.csr_array(features)
-        values = matrix.data
+    if sp.issparse(features) or is_sparse_tensor(features):
+        matrix = sound_matrix(features, "Features")
     else:
-        matrix = values = as_array(features, "Features")
+        matrix = as_array(features, "Features")
     if matrix.ndim != 2 or matrix.shape[0] != n:
         raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
-    if values.dtype.kind not in "biuf":
-        raise GraphError(f"Features must be numbers. Got dtype {values.dtype} instead.")
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"Features must be numbers. Got dtype {matrix.dtype} instead.")
     with np.errstate(over="ignore"):
         matrix = matrix.astype(np.float32, copy=False)
+    if sp.issparse(matrix):
+        matrix = sp.csr_array(matrix)
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         raise GraphError("The features have entries that are NaN or infinite; remove or repair them.")
     return matrix
+
+
+def most_classes(different: int) -> int:
+    """How many classes so many different labels can stand for; some may have no node in a part of a graph."""
+    return 1000 + 10 * different
+
+
+def are_classes(labels: NDArray[Any]) -> bool:
+    """Whether integers number classes; models have an output for each, so that one absurd number makes them absurd."""
+    largest = int(labels.max(initial=0))
+    return largest < most_classes(0) or largest < most_classes(len(np.unique(labels)))
 
 
 def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
@@ -268,9 +281,11 @@ def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
         raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
     if array.dtype.kind not in "iu":
         raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
-    # Models have an output for each class, so one absurd number would make them absurdly large.
-    if array.size and array.max() >= max(n, MOST_CLASSES):
-        raise GraphError(f"Labels must number the classes from 0. Got {array.max()}, far more than there are nodes.")
+    if not are_classes(array):
+        raise GraphError(
+            f"Labels must number the classes from 0. Got {array.max()} among {len(np.unique(array))} different labels; "
+            "renumber them without large gaps."
+        )
     return np.maximum(array.astype(np.int64), -1)
 
 
@@ -296,6 +311,10 @@ def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
     array = as_array(names, "Names")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    # NumPy keeps any number for a letter, and fails only when Python asks for it.
+    if array.dtype.kind == "U" and np.ascontiguousarray(array).view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise GraphError("Names must be texts, and one of them has a letter that Unicode does not have.")
     if len(np.unique(array)) < n:
         raise GraphError("Two nodes have the same name; names must be distinct.")
     if array.dtype.kind != "U" and np.array_equal(array, np.arange(n)):

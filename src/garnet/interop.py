@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from garnet.adjacency import as_array, build_adjacency
+from garnet.adjacency import build_adjacency
+from garnet.arrays import as_array
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph import MOST_CLASSES, Edges, Graph, Split
+from garnet.graph import Edges, Graph, Split, are_classes
 
 if TYPE_CHECKING:
     import networkx
@@ -27,50 +28,46 @@ def from_pyg(data: torch_geometric.data.Data, *, symmetrize: bool = False) -> Gr
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
         raise GraphError(f"The {type(data).__name__} has no edge_index; convert it to a homogeneous Data with one.")
-    n = data.num_nodes
-    edges = _numpy(edge_index)
+    edges = as_array(edge_index, "An edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise GraphError(f"An edge_index must have shape (2, m). Got {edges.shape} instead.")
+    if edges.size and edges.dtype.kind not in "iu":
+        raise GraphError(f"An edge_index must hold integers. Got dtype {edges.dtype} instead.")
+    n = num_nodes_of(data)
     weight = getattr(data, "edge_weight", None)
-    weights = np.ones(edges.shape[1], np.float32) if weight is None else _numpy(weight).reshape(-1)
+    weights = np.ones(edges.shape[1], np.float32) if weight is None else as_array(weight, "An edge_weight").reshape(-1)
     if len(weights) != edges.shape[1]:
         raise GraphError(f"The Data has {edges.shape[1]} edges but {len(weights)} edge weights; give one for each.")
-    features = getattr(data, "x", None)
     return Graph(
         build_adjacency(edges[0], edges[1], weights, n, symmetrize),
-        features=None if features is None else _feature_matrix(features),
+        features=getattr(data, "x", None),
         labels=_class_labels(getattr(data, "y", None), n),
         split=_masks_to_split(data, n),
     )
 
 
-def _feature_matrix(x: Any) -> Any:
-    if not hasattr(x, "detach") or not (x.is_sparse or x.is_sparse_csr):
-        return x if sp.issparse(x) else _numpy(x)
-    entries = (x.detach().to_sparse() if x.is_sparse_csr else x.detach()).coalesce()
-    return sp.coo_array((_numpy(entries.values()), tuple(_numpy(entries.indices()))), shape=tuple(x.shape)).tocsr()
-
-
-def _numpy(tensor: Any) -> NDArray[Any]:
-    if not hasattr(tensor, "detach"):
-        return as_array(tensor, "A field of the Data")
-    # NumPy has no bfloat16, and a Graph keeps 32 bits anyway.
-    values = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
-    return np.asarray(values.cpu().numpy())
+def num_nodes_of(data: Any) -> Any:
+    """What a `Data` says, or lets be told from its parts, of its number of nodes."""
+    try:
+        with warnings.catch_warnings():
+            # PyG warns where it can only guess, and then the largest node of an edge tells.
+            warnings.simplefilter("ignore")
+            return data.num_nodes
+    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise GraphError("The Data does not tell how many nodes it has; set its num_nodes.") from error
 
 
 def _class_labels(y: Any, n: int) -> NDArray[Any] | None:
-    values = np.zeros(0) if y is None else _numpy(y)
-    classes = values.dtype.kind in "iu" and values.size == n and values.max(initial=0) < max(n, MOST_CLASSES)
-    return values.reshape(-1) if classes else None
+    values = np.zeros(0) if y is None else as_array(y, "A y")
+    return values.reshape(-1) if values.dtype.kind in "iu" and values.size == n and are_classes(values) else None
 
 
 def _masks_to_split(data: Any, n: int) -> Split | None:
     found = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
     if found[0] is None:
         return None
-    masks = [np.zeros(n, dtype=bool) if mask is None else _numpy(mask) for mask in found]
-    if any(mask.shape != (n,) for mask in masks):
+    masks = [np.zeros(n, dtype=bool) if mask is None else as_array(mask, "A mask") for mask in found]
+    if any(mask.shape != (n,) or mask.dtype.kind not in "biu" for mask in masks):
         return None
     parts = [np.flatnonzero(mask) for mask in masks]
     disjoint = len(np.unique(np.concatenate(parts))) == sum(map(len, parts))

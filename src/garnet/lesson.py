@@ -14,6 +14,10 @@ from torch.nn.functional import cross_entropy
 from garnet.backbones.base import Parameters, require_features
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split
+from garnet.limits import require_memory
+
+MOST_CLASSES = 5_000
+"""That a model is trained to tell apart; its confusion matrix has the square of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +141,8 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
     Raises:
-        GraphError: the graph lacks features, labels or a split, a node of the split lacks a label, or all labels are
-            the same.
+        GraphError: the graph lacks features, labels or a split, a node of the split lacks a label, all labels are the
+            same, or they number more classes than a model is trained for.
     """
     require_features(graph)
     if graph.labels is None:
@@ -154,6 +158,13 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
             f"Node {unknown[0]} is for training or validation but has no label; {len(unknown)} such in all."
         )
     classes = int(graph.labels.max()) + 1
+    if classes > MOST_CLASSES:
+        raise GraphError(
+            f"The labels number {classes} classes, and a model is trained to tell up to {MOST_CLASSES} apart; give it "
+            "fewer, or broader ones."
+        )
+    # The logits, their gradient and what both are computed from.
+    require_memory(3 * 4 * graph.num_nodes * classes, f"A model of {classes} classes and {graph.num_nodes} nodes")
     if (graph.labels[graph.labels >= 0] == classes - 1).all():
         raise GraphError(f"All labels of the graph are {classes - 1}; there is nothing to tell apart.")
     return graph.split, graph.labels, classes

@@ -17,6 +17,7 @@ from garnet.atomic import atomic_path
 from garnet.backbones.base import Backbone, Parameters, require_valid
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, as_graph
+from garnet.lesson import MOST_CLASSES
 from garnet.parameters import require_device
 from garnet.provenance import Provenance
 from garnet.purification import Stage
@@ -66,6 +67,8 @@ class Predictor:
         """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
         truth, predicted = self._compared(nodes)
         classes = max(self.scores.shape[1], int(truth.max()) + 1)
+        if classes > MOST_CLASSES:
+            raise GraphError(f"A confusion matrix is made for up to {MOST_CLASSES} classes. Got {classes} instead.")
         return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:

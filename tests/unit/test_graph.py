@@ -166,7 +166,7 @@ BAD_PARTS = {
     "sparse features infinite": ({"features": sp.csr_array(np.full((4, 1), np.inf))}, "NaN or infinite"),
     "features text": ({"features": [["a"]] * 4}, "must be numbers"),
     "features ragged": ({"features": [[1], [1, 2], [1], [1]]}, "cannot be made an array"),
-    "features with gradient": ({"features": torch.ones(4, 2, requires_grad=True)}, "cannot be made an array"),
+    "features on no device": ({"features": torch.ones(4, 2, device="meta")}, "cannot be made an array"),
     "labels long": ({"labels": [0] * 5}, r"shape \(4,\)"),
     "labels two-dimensional": ({"labels": np.zeros((4, 1), dtype=int)}, r"shape \(4,\)"),
     "labels fractional": ({"labels": [0.0, 1, 1, 0]}, "must be integers"),

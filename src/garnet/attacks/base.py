@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.adjacency import as_array
+from garnet.arrays import as_array
 from garnet.attacks.budget import Budget
 from garnet.attacks.collector import Change as Change
 from garnet.attacks.collector import Collector

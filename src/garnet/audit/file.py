@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from garnet.audit.audit import Audit
 from garnet.datasets.archive import Archive, described
 from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
-from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
+from garnet.limits import require_plausible
 from garnet.provenance import Provenance
 
 _REASON = "reason "

@@ -18,6 +18,7 @@ from garnet.backbones.base import gcn_matrix
 from garnet.errors import RecallWarning
 from garnet.features import Features, alikeness, feature_block, scale
 from garnet.graph import Graph, Split
+from garnet.lesson import MOST_CLASSES
 from garnet.overlap import shared_neighbors
 from garnet.prune import inner_products, squared_distances
 from garnet.purify import GARNET
@@ -125,7 +126,8 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
 def _purified(graph: Graph, purifier: GARNET) -> tuple[Spectrum, Graph | None]:
     """The leading eigenpairs, and the purified graph if it has features and classes that a model can learn."""
     known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
-    if not known or graph.features is None or not graph.features.shape[1]:
+    many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
+    if not known or many or graph.features is None or not graph.features.shape[1]:
         return purifier.embed(graph), None
     with warnings.catch_warnings():
         # That a few neighbours were missed does not matter to an average over them.

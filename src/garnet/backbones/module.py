@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from garnet.backbones.base import BUFFER, Noise, Parameters, require_features
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import MOST_CLASSES, Graph
+from garnet.graph import Graph, most_classes
 
 _SIZES = BUFFER + "sizes"
 _OWN = BUFFER + "own."
@@ -123,7 +123,7 @@ class Module:
     def _module(self, inputs: ModuleInputs, features: int, classes: int) -> torch.nn.Module:
         """The module for this graph: what some layers keep of the edges (`cached=True`) must not outlive them."""
         if not inputs.built:
-            if features != inputs.x.shape[1] or not 0 < classes <= max(len(inputs.x), MOST_CLASSES):
+            if features != inputs.x.shape[1] or not 0 < classes <= most_classes(len(inputs.x)):
                 raise GraphError(
                     f"The model was trained on {features} features and {classes} classes, and the graph has "
                     f"{inputs.x.shape[1]} features."

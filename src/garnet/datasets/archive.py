@@ -7,7 +7,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.datasets.limits import require_memory
 from garnet.errors import GraphError
+from garnet.limits import require_memory, require_unfolding
 
 _LONGEST_HEADER = 4096
 _LONGEST_DESCRIPTION = 1 << 20
 _CHUNK = 1 << 20
+_LEAST_WIDTH = 4
 # No stream of deflate unpacks to more than 1,032 times its size; a member that claims more is lying about it.
 _LARGEST_RATIO = 1032
 _DAMAGE = (
@@ -64,6 +65,7 @@ class Archive:
         self._size = path.stat().st_size
         self._members = {info.filename[:-4]: info for info in self._zip.infolist() if info.filename.endswith(".npy")}
         self._headers: dict[str, Header] = {}
+        self._unfolded: dict[str, int] = {}
 
     def __enter__(self) -> Archive:
         return self
@@ -93,8 +95,16 @@ class Archive:
             raise GraphError(f"its array '{name}' has shape {header.shape} but must have {ndim} dimension(s).")
         return header
 
-    def require_memory(self, names: Iterable[str], times: int) -> None:
-        """Refuse arrays that take more memory than there is, when each is held `times` over while it is read."""
+    def require_memory(self, names: Sequence[str], times: int) -> None:
+        """Refuse arrays that take more memory than there is, when each is held `times` over while it is read.
+
+        So are arrays that, with those taken before, become far more than the file in which they are packed.
+        """
+        for name in names:
+            # Small integers do not stay so: they become weights, indices or features.
+            size = max(self._headers[name].dtype.itemsize, _LEAST_WIDTH)
+            self._unfolded[name] = math.prod(self._headers[name].shape) * size
+        require_unfolding(sum(self._unfolded.values()), self._size, "it")
         require_memory(times * sum(self._headers[name].nbytes for name in names), "it")
 
     def read(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> NDArray[Any]:
@@ -118,6 +128,7 @@ class Archive:
         They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
         """
         header = self.header(name, kinds, ndim)
+        self.require_memory([name], times=0)
         left = math.prod(header.shape)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
             stream.read(header.offset)
@@ -141,24 +152,41 @@ class Archive:
                 f"its array '{name}' declares sizes that cannot be true, {info.file_size} bytes packed in {packed}."
             )
         with self._zip.open(info) as stream:
-            text, offset = _header_text(stream, name)
-        try:
-            fields = ast.literal_eval(text)
-            descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
-            well_formed = isinstance(shape, tuple) and all(type(length) is int and length >= 0 for length in shape)
-            dtype = np.dtype(descr)
-        except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError, OverflowError) as error:
-            raise GraphError(f"its array '{name}' has a malformed header.") from error
-        if dtype.hasobject:
-            raise GraphError(f"its array '{name}' holds Python objects, which can run code when read.")
-        if not well_formed or not dtype.itemsize:
-            raise GraphError(f"its array '{name}' has a malformed header.")
-        header = Header(shape, dtype, fortran is True, offset)
-        if header.nbytes != info.file_size - offset:
-            raise GraphError(
-                f"its array '{name}' declares {header.nbytes} bytes in its header but has {info.file_size - offset}."
-            )
-        return header
+            return _header(stream, f"its array '{name}'", info.file_size)
+
+
+def read_npy(path: Path, kinds: str, ndim: int | None = None) -> NDArray[Any]:
+    """The array in an .npy file, whose dtype must be of one of `kinds`, in this machine's byte order.
+
+    Raises:
+        GraphError: it is not a whole file of that format, or holds something else.
+    """
+    with path.open("rb") as stream:
+        header = _header(stream, "it", path.stat().st_size)
+        if header.dtype.kind not in kinds or (ndim is not None and len(header.shape) != ndim):
+            raise GraphError(f"it has shape {header.shape} and dtype {header.dtype}, which makes no sense there.")
+        flat = np.fromfile(stream, header.dtype)
+    return flat.reshape(header.shape, order="F" if header.fortran else "C").astype(header.dtype.newbyteorder("="))
+
+
+def _header(stream: IO[bytes], what: str, size: int) -> Header:
+    """The header of the array in NumPy's format that so many bytes are, checked against their number."""
+    text, offset = _header_text(stream, what)
+    try:
+        fields = ast.literal_eval(text)
+        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+        well_formed = isinstance(shape, tuple) and all(type(length) is int and length >= 0 for length in shape)
+        dtype = np.dtype(descr)
+    except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError, OverflowError) as error:
+        raise GraphError(f"{what} has a malformed header.") from error
+    if dtype.hasobject:
+        raise GraphError(f"{what} holds Python objects, which can run code when read.")
+    if not well_formed or not dtype.itemsize:
+        raise GraphError(f"{what} has a malformed header.")
+    header = Header(shape, dtype, fortran is True, offset)
+    if header.nbytes != size - offset:
+        raise GraphError(f"{what} declares {header.nbytes} bytes in its header but has {size - offset}.")
+    return header
 
 
 def _fill(raw: NDArray[np.uint8], stream: IO[bytes]) -> bool:
@@ -170,16 +198,16 @@ def _fill(raw: NDArray[np.uint8], stream: IO[bytes]) -> bool:
     return done == len(raw)
 
 
-def _header_text(stream: IO[bytes], name: str) -> tuple[str, int]:
+def _header_text(stream: IO[bytes], what: str) -> tuple[str, int]:
     """The text of an array's header, and where its data begin."""
     start = stream.read(8)
     if len(start) < 8 or start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
-        raise GraphError(f"its array '{name}' is not in NumPy's .npy format.")
+        raise GraphError(f"{what} is not in NumPy's .npy format.")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     # NumPy reads a header of any declared length, up to 4 GB; one of ours has a hundred bytes.
     if length > _LONGEST_HEADER:
-        raise GraphError(f"its array '{name}' has a malformed header.")
+        raise GraphError(f"{what} has a malformed header.")
     return stream.read(length).decode("utf-8" if start[6] == 3 else "latin-1"), 8 + width + length
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -12,23 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.adjacency import build_adjacency
-from garnet.datasets.limits import require_memory
 from garnet.datasets.text import parse_table
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
+from garnet.limits import require_memory
 
 HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2")}
 """What the columns of the two ends are called, in small letters, where a list says so."""
 
+LONGEST_NAME = 1000
+"""Characters that the name of a node may have in a list."""
+
 Columns = tuple[Any, Any, NDArray[np.float64]]
 """The two ends of some rows, arrays of integers or lists of texts, and the rows' weights."""
 
+_ROW_LINES = re.compile(rb"(?<![^\r\n])[ \t]*[^\s#%][^\r\n]*")
 _COMMENT_LINES = re.compile(rb"^[ \t]*[#%][^\r\n]*", re.MULTILINE)
 _ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
-_LONGEST_NAME = 1000
 _ROWS_AT_ONCE = 1 << 16
+_CHUNK = 1 << 20
 
 
 def read_edge_list(data: bytes, delimiter: str | None, symmetrize: bool) -> Graph:
@@ -65,11 +70,14 @@ def read_columns(
         for line, text in pieces:
             begins = not first_row
             if begins:
-                start = next((line for line in _lines(text, line) if line.strip()), None)
+                start = _ROW_LINES.search(text)
                 if start is None:
                     continue
-                mark = mark or next((mark for mark in "\t," if mark in start), " ")
-                _, first_row = next(_rows(text, line, mark))
+                mark = mark or next((mark for mark in "\t," if mark.encode() in start[0]), " ")
+                line, text = line + line_breaks(text[: start.start()]), text[start.start() :]
+                _, first_row = next(_rows(text, line, mark), (0, []))
+                if not first_row:
+                    continue
                 if len(first_row) not in _DTYPES:
                     raise GraphError(f"its first row has {len(first_row)} column(s); rows must be u,v or u,v,weight.")
             header = begins and not any(map(_INTEGER.fullmatch, first_row[:2]))
@@ -140,27 +148,45 @@ def write_edge_list(graph: Graph, stream: BinaryIO, delimiter: str) -> None:
     text.detach()
 
 
-def _lines(data: bytes, first: int) -> Iterator[str]:
-    """The lines with their ends; those that are comments or blank as empty ones, so that counting stays right."""
-    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape", newline="")
-    for number, line in enumerate(text, start=first):
-        if not line.strip() or line.lstrip().startswith(("#", "%")):
-            yield "\n"
-            continue
-        if not line.isascii() and any("\ud800" <= letter <= "\udfff" for letter in line):
-            raise GraphError(f"line {number} is not text in UTF-8.")
-        yield line
+def line_breaks(text: bytes) -> int:
+    """How many lines end in a text, with a line feed, a carriage return or both."""
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _rows(data: bytes, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, and the number of the line it ends on."""
-    lines = _lines(data, first)
+    number = first - 1
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for text in _texts(data, first):
+            for line in text.split("\n"):
+                number += 1
+                start = line.lstrip()
+                if start and start[0] not in "#%":
+                    yield line + "\n"
+
     if delimiter == " ":
-        rows = enumerate((line.split() for line in lines), start=first)
-    else:
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        rows = ((first + reader.line_num - 1, cells) for cells in reader)  # type: ignore[assignment]
-    return ((line, [cell.strip() for cell in cells]) for line, cells in rows if cells)
+        return ((number, line.split()) for line in lines())
+    rows = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True)
+    return ((number, [cell.strip() for cell in cells]) for cells in rows)
+
+
+def _texts(data: bytes, first: int) -> Iterator[str]:
+    """The text in pieces of some lines, without the end of the last of them; all ends are line feeds."""
+    begin = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin + _CHUNK) + 1 or len(data)
+        piece = data[begin:end]
+        try:
+            text = piece.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = first + line_breaks(data[: begin + error.start])
+            raise GraphError(f"line {line} is not text in UTF-8.") from None
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        yield text.removesuffix("\n")
+        begin = end
 
 
 def _quick(data: bytes, width: int, delimiter: str, header: bool) -> Columns | None:
@@ -178,39 +204,58 @@ def _quick(data: bytes, width: int, delimiter: str, header: bool) -> Columns | N
 
 def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool, only_integers: bool) -> Columns:
     """The columns of any list, read row by row, or what is wrong with it and on which line."""
-    rows = list(_rows(data, first, delimiter))
-    if header and (only_integers or _has_header([cells for _, cells in rows])):
-        del rows[0]
+    heads: list[str] = []
+    tails: list[str] = []
+    weights = array("d")
+    known: dict[str, str] = {}
+
+    def add(line: int, cells: list[str]) -> None:
+        if fault := _fault(cells, width, only_integers):
+            raise GraphError(f"line {line} has {fault}.")
+        # A name that comes a million times is kept once.
+        heads.append(known.setdefault(cells[0], cells[0]))
+        tails.append(known.setdefault(cells[1], cells[1]))
+        weights.append(float(cells[2]) if width == 3 else 1.0)
+
+    rows = _rows(data, first, delimiter)
+    begin = next(rows) if header else None
+    if begin is not None and (only_integers or _known(begin[1])):
+        begin = None
     for line, cells in rows:
-        if len(cells) != width:
-            raise GraphError(f"line {line} has {len(cells)} column(s) where the first row has {width}.")
-        bad = next((name for name in cells[:2] if not _fits(name)), None) if only_integers else None
-        if bad is not None:
-            raise GraphError(f"line {line} has the name {bad[:40]!r}; {_ONLY_INTEGERS}.")
-        if not all(0 < len(name) <= _LONGEST_NAME for name in cells[:2]):
-            raise GraphError(f"line {line} has a node name that is empty or longer than {_LONGEST_NAME} characters.")
-    weights = np.array([_weight(cells[2], line) if width == 3 else 1.0 for line, cells in rows], np.float64)
-    heads, tails = ([cells[end] for _, cells in rows] for end in (0, 1))
-    return (np.array(heads, np.int64), np.array(tails, np.int64), weights) if only_integers else (heads, tails, weights)
+        # Where any other row has no integers either, the first is no header.
+        if begin is not None and not all(map(_INTEGER.fullmatch, cells[:2])):
+            add(*begin)
+            begin = None
+        add(line, cells)
+    if begin is not None and not heads:
+        add(*begin)
+    values = np.array(weights, np.float64)
+    return (np.array(heads, np.int64), np.array(tails, np.int64), values) if only_integers else (heads, tails, values)
 
 
-def _has_header(rows: list[list[str]]) -> bool:
-    """Whether a first row without integers has well-known words, or all others have integers."""
-    others = rows[1:]
-    return _known(rows[0]) or (bool(others) and all(_INTEGER.fullmatch(name) for cells in others for name in cells[:2]))
+def _fault(cells: list[str], width: int, only_integers: bool) -> str | None:
+    """What is wrong with a row, to go on after "line 7 has"."""
+    if len(cells) != width:
+        return f"{len(cells)} column(s) where the first row has {width}"
+    if only_integers and not all(map(_fits, cells[:2])):
+        return f"the name {next(name for name in cells if not _fits(name))[:40]!r}; {_ONLY_INTEGERS}"
+    if not (0 < len(cells[0]) <= LONGEST_NAME and 0 < len(cells[1]) <= LONGEST_NAME):
+        return f"a node name that is empty or longer than {LONGEST_NAME} characters"
+    if width == 3 and not _is_number(cells[2]):
+        return f"the weight {cells[2][:40]!r}, which is not a number"
+    return None
 
 
 def _known(cells: list[str]) -> bool:
     return tuple(cell.lower() for cell in cells[:2]) in HEADERS
 
 
-def _weight(cell: str, line: int) -> float:
+def _is_number(cell: str) -> bool:
     try:
-        if "_" not in cell:  # Python takes 1_000 for a number; no other program that reads edge lists does.
-            return float(cell)
+        float(cell)
     except ValueError:
-        pass
-    raise GraphError(f"line {line} has the weight {cell[:40]!r}, which is not a number.")
+        return False
+    return "_" not in cell  # Python takes 1_000 for a number; no other program that reads edge lists does.
 
 
 def _any_both_ways(rows: NDArray[np.int64], cols: NDArray[np.int64], n: int) -> bool:
@@ -227,7 +272,7 @@ def _relabel(heads: Any, tails: Any, texts_stay: bool) -> tuple[NDArray[Any], ND
         if not texts_stay and all(map(_fits, heads)) and all(map(_fits, tails)):
             heads, tails = np.array(heads, dtype=np.int64), np.array(tails, dtype=np.int64)
         else:
-            texts = sorted({*heads, *tails})
+            texts = sorted(set(heads).union(tails))
             require_memory(4 * len(texts) * max(map(len, texts)), "the table of its node names")
             position = {name: i for i, name in enumerate(texts)}
             rows, cols = (np.array([position[name] for name in column], np.int64) for column in (heads, tails))
@@ -243,7 +288,7 @@ def _fits(cell: str) -> bool:
 
 def _survives(name: str) -> bool:
     return (
-        0 < len(name) <= _LONGEST_NAME
+        0 < len(name) <= LONGEST_NAME
         and name == name.strip()
         and not any(letter in "\0\r\n" or "\ud800" <= letter <= "\udfff" for letter in name)
     )

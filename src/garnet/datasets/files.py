@@ -42,8 +42,11 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split; see `read_pt`.
 
     Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that
-    by PyTorch's restricted reader. A file of another kind that declares more than it holds, or more than this machine's
-    memory, is refused before anything is allocated for it.
+    by PyTorch's restricted reader. A file that declares more than it holds, or more than this machine's memory, is
+    refused before anything is allocated for it. So is one that is small but unfolds to far more than real graphs do: to
+    over 256 MB and 50 times its size, as packed text over 16 MB and 20 times its size, or over 200,000 nodes and 100
+    for each entry. The environment variable `GARNET_UNFOLD` multiplies these limits; `GARNET_UNFOLD=4` allows four
+    times as much.
 
     An edge list has rows `u, v` or `u, v, weight` between commas (`.csv`), tabs (`.tsv`) or whichever of tabs, commas
     and blanks its first row has. Blank lines and those that begin with `#` or `%` are skipped. The first row is a

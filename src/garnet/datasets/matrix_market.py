@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import parse_table
 from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
+from garnet.limits import require_plausible
 
 _BANNER = re.compile(
     rb"%%matrixmarket +matrix +(coordinate|array) +([a-z-]+) +([a-z-]+)[ \t\r]*\n"

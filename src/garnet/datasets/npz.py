@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.datasets.archive import Archive
-from garnet.datasets.limits import require_plausible
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split, as_graph
+from garnet.limits import require_plausible
 
 Layout = Literal["benchmark", "csr", "csc", "coo"]
 """That of the gnn-benchmark collection, or a format of SciPy's."""

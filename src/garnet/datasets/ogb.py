@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.datasets.limits import require_memory, require_plausible
-from garnet.datasets.text import parse_table, reading
+from garnet.datasets.text import parse_table, read_chunks, reading
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split, as_graph
+from garnet.limits import require_memory, require_plausible
 
 _CHUNK = 1 << 24
 # Reading holds the ends of an edge twice over; both directions of it, in the matrix and its transpose, come on top.
@@ -52,13 +50,22 @@ def read_ogb(folder: str | Path, *, symmetrize: bool = True) -> Graph:
     """
     folder = Path(folder)
     raw = folder / "raw"
-    n = read_size(raw / "num-node-list.csv.gz")
+    n = read_num_nodes(folder)
     edges = _read_edges(raw / "edge.csv.gz", n)
     features = _read_features(raw / "node-feat.csv.gz", n) if (raw / "node-feat.csv.gz").exists() else None
     labels = read_labels(raw / "node-label.csv.gz", n) if (raw / "node-label.csv.gz").exists() else None
     split = read_split(folder / "split", n)
     with reading(folder):
         return as_graph((edges.T, n), features=features, labels=labels, split=split, symmetrize=symmetrize)
+
+
+def read_num_nodes(folder: Path) -> int:
+    """The number of nodes, if the file of edges is not far too small for so many."""
+    path = folder / "raw" / "num-node-list.csv.gz"
+    n, packed = read_size(path), (folder / "raw" / "edge.csv.gz").stat().st_size
+    with reading(path):
+        require_plausible(n, packed, "nodes", "bytes of edges")
+    return n
 
 
 def read_size(path: Path) -> int:
@@ -181,18 +188,14 @@ def blocks(path: Path, kind: str, columns: int | None = None, chunk: int | None 
 def _pieces(path: Path, size: int) -> Iterator[bytes]:
     """The unpacked text in pieces of whole lines."""
     rest = b""
-    try:
-        with gzip.open(path) as stream:
-            while chunk := stream.read(size):
-                end = chunk.rfind(b"\n") + 1
-                if not end and len(rest) > _CHUNK:
-                    raise GraphError(f"it has a line of more than {_CHUNK} characters.")
-                if end:
-                    yield rest + chunk[:end]
-                    rest = b""
-                rest += chunk[end:]
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise GraphError(f"it is not a whole gzip file ({error}).") from error
+    for chunk in read_chunks(path, size):
+        end = chunk.rfind(b"\n") + 1
+        if not end and len(rest) > _CHUNK:
+            raise GraphError(f"it has a line of more than {_CHUNK} characters.")
+        if end:
+            yield rest + chunk[:end]
+            rest = b""
+        rest += chunk[end:]
     if rest:
         yield rest
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.adjacency import as_array
-from garnet.datasets.archive import Archive
+from garnet.arrays import as_array
+from garnet.datasets.archive import Archive, read_npy
 from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Split
@@ -108,7 +108,11 @@ def read_targets(path: Path) -> NDArray[np.int64]:
     """
     with reading(path):
         listed = path.suffix == ".json"
-        targets = _node_list(_read_json(path), "attacked_test_nodes") if listed else _read_npy(path)
+        targets = (
+            _node_list(_read_json(path), "attacked_test_nodes")
+            if listed
+            else np.sort(read_npy(path, "iu", ndim=1).astype(np.int64))
+        )
         if not len(targets) or targets[0] < 0 or len(np.unique(targets)) < len(targets):
             raise GraphError("its targets must be distinct node numbers >= 0, at least one.")
         return targets
@@ -140,15 +144,4 @@ def _node_list(found: Any, key: str) -> NDArray[np.int64]:
     # The type itself, since Python counts true among the integers.
     if not isinstance(nodes, list) or any(type(node) is not int or not 0 <= node < 2**63 for node in nodes):
         raise GraphError(f"it has no list '{key}' of node numbers.")
-    return np.sort(np.array(nodes, dtype=np.int64))
-
-
-def _read_npy(path: Path) -> NDArray[np.int64]:
-    try:
-        # A map of the file can be no longer than the file, whatever its header declares, and never holds objects.
-        nodes = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError) as error:
-        raise GraphError(f"it is not a whole .npy file of numbers ({error}).") from error
-    if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
-        raise GraphError(f"it must hold a row of integers. Got shape {nodes.shape}, dtype {nodes.dtype} instead.")
     return np.sort(np.array(nodes, dtype=np.int64))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.adjacency import as_array
+from garnet.arrays import as_array
 from garnet.edges import pairs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Edges, Graph, as_graph

@@ -101,7 +101,7 @@ def _regressions(
     """Scores of all nodes for each strength of the ridge, from one eigendecomposition."""
     taught = hidden[split.train].astype(np.float64)
     values, vectors = np.linalg.eigh(taught @ taught.T)
-    targets = vectors.T @ np.eye(classes)[labels[split.train]]
+    targets = vectors.T @ (labels[split.train][:, None] == np.arange(classes)).astype(np.float64)
     unit = max(float(values.mean()), 1e-12)
     for ridge in _RIDGES:
         yield hidden @ (taught.T @ (vectors @ (targets / (np.maximum(values, 0) + ridge * unit)[:, None])))

@@ -11,10 +11,10 @@ import numpy as np
 
 from garnet.datasets.archive import Archive, described
 from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
-from garnet.datasets.limits import require_plausible
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph
+from garnet.limits import require_plausible
 from garnet.purification import Purification
 from garnet.report.outcome import Accuracy, Result, make_result, require_accuracy
 

@@ -11,7 +11,7 @@ import numpy as np
 from garnet.datasets.archive import Archive
 from garnet.datasets.ogb import is_ogb, read_size
 from garnet.datasets.parquet import ParquetList
-from garnet.datasets.text import reading
+from garnet.datasets.text import reading, unzipping
 from garnet.graph import Graph
 from garnet.scale.edge_source import EdgeSource
 from garnet.scale.sources import open_source
@@ -105,7 +105,7 @@ def _rows_of_text(path: Path) -> tuple[int, bool]:
     """How many lines a text has, by its beginning, and whether that was all of it."""
     with path.open("rb") as raw:
         if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=raw) as stream:
+            with unzipping(), gzip.GzipFile(fileobj=raw) as stream:
                 text, more = stream.read(_SAMPLE), bool(stream.read(1))
         else:
             text, more = raw.read(_SAMPLE), bool(raw.read(1))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from garnet.datasets.edge_list import read_columns
+from garnet.datasets.edge_list import line_breaks, read_columns
 from garnet.datasets.parquet import ParquetList
-from garnet.datasets.text import reading
+from garnet.datasets.text import read_chunks, reading
 from garnet.errors import GraphError
 from garnet.scale.edge_source import Chunk, EdgeSource, bare_graph, checked_pairs
 
 _LONGEST_LINE = 1 << 20
 _SHORTEST_ROW = 4
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark with which some programs begin a text."""
 
 
 def text_source(path: Path, delimiter: str | None) -> EdgeSource:
@@ -46,23 +46,20 @@ def parquet_source(path: Path) -> EdgeSource:
 
 def _pieces(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     """The text in pieces of whole lines, each with the number of its first."""
-    line, rest = 1, b""
-    try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
-            rest = stream.read(3).removeprefix(b"\xef\xbb\xbf")
-            while chunk := stream.read(size):
-                text = rest + chunk
-                if b"\0" in text:
-                    raise GraphError("it holds NUL bytes, so it is not a text file.")
-                # A carriage return at the very end may be the first half of the end of a line.
-                end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
-                if not end and len(text) > _LONGEST_LINE:
-                    raise GraphError(f"it has a line of more than {_LONGEST_LINE} characters.")
-                rest = text[end:]
-                if end:
-                    yield line, text[:end]
-                    line += sum(text.count(mark, 0, end) for mark in (b"\n", b"\r")) - text.count(b"\r\n", 0, end)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise GraphError(f"it is not a whole gzip file ({error}).") from error
+    line, rest, begun = 1, b"", False
+    for chunk in read_chunks(path, size):
+        text = rest + chunk
+        if b"\0" in text:
+            raise GraphError("it holds NUL bytes, so it is not a text file.")
+        if not begun and len(text) >= len(_MARK):
+            text, begun = text.removeprefix(_MARK), True
+        # A carriage return at the very end may be the first half of the end of a line.
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
+        if not end and len(text) > _LONGEST_LINE:
+            raise GraphError(f"it has a line of more than {_LONGEST_LINE} characters.")
+        rest = text[end:]
+        if end:
+            yield line, text[:end]
+            line += line_breaks(text[:end])
     if rest:
         yield line, rest

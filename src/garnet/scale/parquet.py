@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from garnet.atomic import atomic_path
 from garnet.datasets.parquet import NUM_NODES, read_parquet
-from garnet.errors import MissingExtra
+from garnet.errors import GraphError, MissingExtra
 from garnet.graph import Graph
 from garnet.scale.parts import Parts
 from garnet.scale.tiles import SPLIT_FILES, TiledGraph
@@ -88,13 +88,19 @@ def is_table(output: Path) -> bool:
     return output.suffix.lower() == ".parquet"
 
 
-def require_pyarrow() -> None:
-    """Say now, before hours of work, that no table can be written.
+def require_writable_table(names: NDArray[Any] | None) -> None:
+    """Say now, before hours of work, that no table with these names of nodes can be written.
 
     Raises:
         MissingExtra: pyarrow is not installed.
+        GraphError: a name is no text that UTF-8 has.
     """
     _pyarrow()
+    if names is not None and names.dtype.kind == "U" and len(names):
+        letters = np.ascontiguousarray(names).view(np.uint32).reshape(len(names), -1)
+        bad = ((letters >= 0xD800) & (letters <= 0xDFFF)).any(axis=1)
+        if bad.any():
+            raise GraphError(f"The node name {str(names[bad.argmax()])!r} cannot be kept in Parquet; rename it.")
 
 
 def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], kept: Kept, target: Path) -> None:

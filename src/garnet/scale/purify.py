@@ -27,7 +27,7 @@ from garnet.scale.delivery import delivered, describe, is_whole, manifest_name, 
 from garnet.scale.edge_source import EdgeSource
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import Effort, neighbor_pairs
-from garnet.scale.parquet import NEEDED, is_table, require_pyarrow, table_of
+from garnet.scale.parquet import NEEDED, is_table, require_writable_table, table_of
 from garnet.scale.parts import Parts, Run, Tall, here
 from garnet.scale.plan import BASELINE, Cut, bytes_of
 from garnet.scale.points import embedded_points
@@ -223,7 +223,7 @@ def _purified(task: Task, opened: EdgeSource, scratch: Scratch, *, as_table: boo
     """The stages, in the directory of a run; the purified graph is in its folder `_STAGED`."""
     purifier, folder = task.purifier, scratch.folder
     if as_table:
-        require_pyarrow()
+        require_writable_table(None if opened.nodes is None else opened.nodes.names)
     run = _run_of(purifier)
     cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, task.parts)
     if isinstance(run, OnCluster):

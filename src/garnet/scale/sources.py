@@ -9,11 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from garnet.datasets.files import DELIMITERS, OGB, format_of
-from garnet.datasets.limits import require_plausible
 from garnet.datasets.ogb import (
     blocks,
     read_labels,
-    read_size,
+    read_num_nodes,
     read_split,
     require_nodes,
     require_room,
@@ -22,6 +21,7 @@ from garnet.datasets.ogb import (
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
 from garnet.graph import Graph
+from garnet.limits import require_plausible
 from garnet.scale.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph, rows_between
 from garnet.scale.list_source import parquet_source, text_source
 from garnet.scale.npz_source import npz_source
@@ -85,7 +85,7 @@ def _feature_rows(graph: Graph) -> FeatureRows | None:
 def _ogb_source(folder: Path) -> EdgeSource:
     """A folder in the layout that `read_ogb` reads."""
     raw = folder / "raw"
-    n = read_size(raw / "num-node-list.csv.gz")
+    n = read_num_nodes(folder)
     labels = read_labels(raw / "node-label.csv.gz", n) if (raw / "node-label.csv.gz").exists() else None
     split = read_split(folder / "split", n)
     with reading(folder):

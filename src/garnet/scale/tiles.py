@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,9 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from garnet.datasets.archive import read_npy
 from garnet.datasets.text import reading
 from garnet.errors import GraphError
-from garnet.graph import Graph, Split
+from garnet.graph import Graph, Split, as_graph
 
 MANIFEST = "tiles.json"
 """Written last; a folder without it is unfinished."""
@@ -113,6 +115,8 @@ class TiledGraph:
                 raise KeyError("check")
             manifest.pop("result", None)
             graph = cls(folder=folder, **(manifest | {"bounds": tuple(manifest["bounds"])}))
+            if not graph._is_sound():
+                raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, GraphError):
                 raise
@@ -132,12 +136,23 @@ class TiledGraph:
         for name, check in self.checks.items():
             if checksum(self._path(name)) != check:
                 raise self._fault(name, "has other bytes than were written")
+        # What is in a tile goes to code that trusts it; once looked at, it is read again and again as it is.
+        for i in range(self.parts):
+            for j in range(self.parts):
+                starts, columns = (tile := self.tile(i, j)).starts, tile.columns
+                outside = columns.min(initial=0) < 0 or columns.max(initial=-1) >= self._length(j)
+                if outside or (starts[1:] < starts[:-1]).any():
+                    raise self._fault(f"tile-{i}-{j}.bin", "has indices that do not exist")
 
     def tile(self, i: int, j: int) -> Tile:
         """The entries with rows in part i and columns in part j."""
         rows = self._length(i)
-        numbers = self._numbers(f"tile-{i}-{j}.bin", np.int32)
-        starts, entries = numbers[: rows + 1], int(numbers[rows])
+        name = f"tile-{i}-{j}.bin"
+        numbers = self._numbers(name, np.int32)
+        entries = int(numbers[rows]) if len(numbers) > rows else -1
+        if entries < 0 or numbers[0] != 0 or len(numbers) - rows - 1 not in (entries, 2 * entries):
+            raise self._fault(name, "is not as long as it declares")
+        starts = numbers[: rows + 1]
         columns = numbers[rows + 1 : rows + 1 + entries]
         if not self.weighted:
             return Tile(starts, columns, None)
@@ -157,27 +172,34 @@ class TiledGraph:
         if self.feature_width is None:
             return None
         shape = (self._length(i), self.feature_width)
+        name = f"node-features-{i}.bin"
+        numbers = self._numbers(name, np.int32)
         if not self.sparse_features:
-            return self._numbers(f"node-features-{i}.bin", np.float32).reshape(shape)
-        numbers = self._numbers(f"node-features-{i}.bin", np.int32)
+            if len(numbers) != shape[0] * shape[1]:
+                raise self._fault(name, "is not as long as it declares")
+            return numbers.view(np.float32).reshape(shape)
         starts, entries = numbers[: shape[0] + 1], numbers[shape[0] + 1 :]
+        if len(entries) % 2 or len(starts) <= shape[0] or 2 * int(starts[-1]) != len(entries):
+            raise self._fault(name, "is not as long as it declares")
         columns, values = np.split(entries, 2)
         rows: Rows = sp.csr_array((values.view(np.float32), columns, starts), shape=shape)
         return rows
 
     def labels(self) -> NDArray[np.int64] | None:
         """The class of each node, -1 where unknown; None without labels."""
-        return self._array("node-labels.npy")
+        labels: NDArray[np.int64] | None = self._array("node-labels.npy", "iu")
+        return labels
 
     def split(self) -> Split | None:
         """Nodes for training, validation and testing; None without them."""
         if SPLIT_FILES[0] not in self.sizes:
             return None
-        return Split(*(np.load(self._path(name)) for name in SPLIT_FILES))
+        return Split(*(self._array(name, "iu") for name in SPLIT_FILES))
 
     def names(self, i: int) -> NDArray[Any] | None:
         """The users' own names of the nodes of part i; None where they are the nodes' numbers."""
-        return self._array(f"node-names-{i}.npy")
+        names: NDArray[Any] | None = self._array(f"node-names-{i}.npy", "iuU")
+        return names
 
     def to_graph(self) -> Graph:
         """The whole graph in memory, from files that `verify` has found to be what was written."""
@@ -195,13 +217,14 @@ class TiledGraph:
         blocks = [block for i in range(self.parts) if (block := self.features(i)) is not None]
         stack = sp.vstack if self.sparse_features else np.concatenate
         names = [part for i in range(self.parts) if (part := self.names(i)) is not None]
-        return Graph(
-            matrix,
-            features=stack(blocks) if blocks else None,
-            labels=self.labels(),
-            split=self.split(),
-            names=np.concatenate(names) if names else None,
-        )
+        with reading(self.folder):
+            return as_graph(
+                Graph(matrix),
+                features=stack(blocks) if blocks else None,
+                labels=self.labels(),
+                split=self.split(),
+                names=np.concatenate(names) if names else None,
+            )
 
     def _length(self, i: int) -> int:
         return self.bounds[i + 1] - self.bounds[i]
@@ -220,8 +243,24 @@ class TiledGraph:
     def _numbers(self, name: str, kind: type[Any]) -> NDArray[Any]:
         return np.fromfile(self._path(name), kind)
 
-    def _array(self, name: str) -> NDArray[Any] | None:
-        return np.load(self._path(name)) if name in self.sizes else None
+    def _array(self, name: str, kinds: str) -> Any:
+        if name not in self.sizes:
+            return None
+        path = self._path(name)
+        with reading(path):
+            return read_npy(path, kinds, ndim=1)
+
+    def _is_sound(self) -> bool:
+        """Whether what the manifest says is what one can say."""
+        whole = (*self.bounds, self.num_edges, *self.sizes.values(), *self.checks.values(), self.feature_width or 0)
+        flags = self.weighted, self.sparse_features
+        if not all(type(one) is int and one >= 0 for one in whole) or not all(type(flag) is bool for flag in flags):
+            return False
+        if len(self.bounds) < 2 or self.bounds[0] or any(first > last for first, last in pairwise(self.bounds)):
+            return False
+        # No more nodes than the tiles have rows, before anything is allocated for them.
+        rows = {f"tile-{i}-{j}.bin": self._length(i) + 1 for i in range(self.parts) for j in range(self.parts)}
+        return self.sizes.keys() == self.checks.keys() and all(self.sizes.get(one, 0) >= 4 * rows[one] for one in rows)
 
 
 def checksum(path: Path) -> int:

@@ -107,7 +107,7 @@ DAMAGED = [
     ("raw/num-node-list.csv.gz", "", "Got [] instead"),
     ("raw/num-node-list.csv.gz", "-4", "Got [-4] instead"),
     ("raw/num-node-list.csv.gz", "many", "line 1 has 'many', which is not an integer"),
-    ("raw/num-node-list.csv.gz", "99999999999", "it declares 99999999999 nodes for 3 entries"),
+    ("raw/num-node-list.csv.gz", "99999999999", "it declares 99999999999 nodes for "),
     ("raw/edge.csv.gz", b"0,1\n", "it is not a whole gzip file"),
     ("raw/edge.csv.gz", gzip.compress(b"0,1\n" * 1000)[:-9], "it is not a whole gzip file"),
     ("raw/edge.csv.gz", "0,1\n0,4\n", "line 2 has node 4, but the graph has 4 nodes"),
@@ -144,9 +144,7 @@ def test_a_damaged_file_is_named_with_its_fault(folder, name, content, phrase):
         write(folder, {name: content})
     with pytest.raises(GraphError) as caught:
         read_ogb(folder)
-    # More nodes than edges could have shows itself only in the edges.
-    blamed = "raw/edge.csv.gz" if "declares" in phrase else name
-    assert str(caught.value).startswith(f"Cannot read {folder / blamed}: ")
+    assert str(caught.value).startswith(f"Cannot read {folder / name}: ")
     assert phrase in str(caught.value)
 
 
