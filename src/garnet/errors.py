@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import reprlib
+from typing import Any
+
+_SHORT = reprlib.Repr()
+_SHORT.maxother = 80
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: on one line, no longer than that, and whatever its own `__repr__` does."""
+    text = " ".join(_SHORT.repr_instance(value, 0).split())
+    return text.encode("utf-8", "backslashreplace").decode()
+
 
 class GarnetError(Exception):
     """Everything the library raises on purpose; the command line turns it into one line."""

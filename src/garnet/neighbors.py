@@ -12,9 +12,9 @@ from torch import Tensor
 
 from garnet.cells import fit_quantiser
 from garnet.edges import pairs
-from garnet.errors import MissingExtra, ParameterError, RecallWarning
+from garnet.errors import MissingExtra, ParameterError, RecallWarning, shown
 from garnet.layout import Layout, probes_needed
-from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters, shown
+from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 from garnet.pool import nearest_in_pool
 
 EXACT_UP_TO = 50_000

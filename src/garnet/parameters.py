@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections.abc
 import math
-import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import numpy as np
 import torch
 
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError, ParameterError, shown
 
 if TYPE_CHECKING:
     from garnet.purify import GARNET
@@ -25,9 +24,6 @@ Weight = Literal["auto", "similarity", "score", "one"]
 
 # No count of anything in a model or an attack is larger; torch and NumPy fail in other words where one is.
 _MOST = 2**31 - 1
-
-_SHORT = reprlib.Repr()
-_SHORT.maxother = 80
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ def require_parameters(owner: Any) -> None:
     Raises:
         ParameterError: a parameter is not what it must be.
     """
-    kind = type(owner)
+    kind: Any = type(owner)
     for name, rule in _rules_of(kind).items():
         _require(rule, getattr(owner, name), name, kind.__name__)
     if hasattr(kind, "_rules"):
@@ -150,12 +146,6 @@ def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
     for name, fine, wanted in rules:
         if not fine:
             raise _refusal(wanted, getattr(owner, name), name, type(owner).__name__)
-
-
-def shown(value: Any) -> str:
-    """A value as a message shows it: on one line, no longer than that, and whatever its own `__repr__` does."""
-    text = " ".join(_SHORT.repr_instance(value, 0).split())
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _require(rule: Rule, value: Any, name: str, owner: str) -> None:
