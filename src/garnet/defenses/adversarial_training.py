@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from garnet.parameters import (
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.sparse import normalized_matrix
-from garnet.training import Training
+from garnet.training import Training, require_batches
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
 # As in PRBCD: pairs that stay in the block, for each flip of the budget.
@@ -87,6 +87,8 @@ class AdversarialTraining:
             the `taught` ones.
     """
 
+    whole_graph: ClassVar[bool] = True
+
     # Half of all units left out is noise enough to hide what the attacks teach.
     backbone: GPRGNN | GCN = field(default_factory=lambda: GPRGNN(dropout=0.2))
     # Any confidence at all: the first model is stopped early, so it is seldom sure and often right.
@@ -121,10 +123,7 @@ class AdversarialTraining:
 
     def __post_init__(self) -> None:
         require_parameters(self)
-        if self.training.batch_size is not None:
-            raise ParameterError(
-                "AdversarialTraining attacks the whole graph and makes no batches; leave 'batch_size' out."
-            )
+        require_batches(self, self.training)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Noise, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.proximal import shrink_
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
 from garnet.parameters import (
@@ -31,7 +31,7 @@ from garnet.parameters import (
 )
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
-from garnet.training import Training
+from garnet.training import Training, require_batches
 
 # Added to degrees under a root, in the smoothness of the features.
 _LEAST_DEGREE = 1e-3
@@ -87,6 +87,8 @@ class ProGNN:
         device: where they are trained.
     """
 
+    whole_graph: ClassVar[bool] = True
+
     alpha: NonNegative = 5e-4
     beta: NonNegative = 1.5
     gamma: NonNegative = 1.0
@@ -128,8 +130,7 @@ class ProGNN:
 
     def __post_init__(self) -> None:
         require_parameters(self)
-        if self.training.batch_size is not None:
-            raise ParameterError("ProGNN learns the whole graph at once; leave 'batch_size' out.")
+        require_batches(self, self.training)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0

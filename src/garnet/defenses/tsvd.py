@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from garnet.parameters import Bytes, Count, Device, require_device, require_para
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.solvers import choose_solver
-from garnet.training import Training, train
+from garnet.training import Training, require_batches, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class TSVD:
         device: where it is trained.
     """
 
+    whole_graph: ClassVar[bool] = True
+
     rank: Count | None = None
     backbone: Backbone = field(default_factory=GCN)
     training: Training = field(default_factory=Training)
@@ -45,6 +48,7 @@ class TSVD:
 
     def __post_init__(self) -> None:
         require_parameters(self)
+        require_batches(self, self.training)
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """One trained model."""
