@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from garnet.errors import ParameterError
+from garnet.parameters import NonNegative, require_arguments
 
 # What the published configurations share: the r largest singular values, the signed score of U L U^T, an absolute
 # gamma, rows as they come.
@@ -66,6 +67,8 @@ def published(dataset: str, backbone: str, attack: str, budget: float | None) ->
         attack: `metattack` or `nettack`.
         budget: share of the edges, or edges a target; 0 is the clean graph, None the largest published.
     """
+    require_arguments("paper", dataset=(dataset, str), backbone=(backbone, str), attack=(attack, str))
+    require_arguments("paper", budget=(budget, NonNegative | None))
     key = (dataset, "gprgnn" if backbone == "h2gcn" else backbone)
     if key not in _PUBLISHED:
         known = [f"{graph} with {model}" for graph, model in _PUBLISHED]
