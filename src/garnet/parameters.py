@@ -24,6 +24,8 @@ Weight = Literal["auto", "similarity", "score", "one"]
 
 # No count of anything in a model or an attack is larger; torch and NumPy fail in other words where one is.
 _MOST = 2**31 - 1
+# Nor is any number, but for infinity: float32 ends at 3.4e38, and numbers are multiplied.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,11 @@ class Rule:
 
     Attributes:
         broken: given a value, what it must be, in words that follow "must be"; None if it is that already.
+        real: whether an integer stands for a float.
     """
 
     broken: Callable[[Any], str | None]
+    real: bool = False
 
 
 def is_whole(value: Any) -> bool:
@@ -68,9 +72,11 @@ def number(wanted: str, holds: Callable[[float], bool], *, infinite: bool = Fals
     """A number, finite unless it is said otherwise, of which something holds."""
 
     def broken(value: Any) -> str | None:
-        return None if is_number(value) and (infinite or math.isfinite(value)) and holds(value) else wanted
+        if not is_number(value) or not (infinite or math.isfinite(value)) or not holds(value):
+            return wanted
+        return None if abs(value) <= _LARGEST or math.isinf(value) else f"within {_LARGEST:g}"
 
-    return Rule(broken)
+    return Rule(broken, real=True)
 
 
 def _device(value: Any) -> str | None:
@@ -111,14 +117,17 @@ def require_parameters(owner: Any) -> None:
     """Refuse, in one sentence, a parameter of a dataclass that its annotation, or the rules of its class, do not allow.
 
     To be called by `__post_init__`. Annotations that say nothing of values, such as `Any`, allow everything. What
-    depends on several parameters, a class yields from `_rules`; see `require_rules`.
+    depends on several parameters, a class yields from `_rules`; see `require_rules`. NumPy's numbers become Python's,
+    integers become floats where these are meant, and lists become tuples, so that torch and JSON take them all.
 
     Raises:
         ParameterError: a parameter is not what it must be.
     """
     kind: Any = type(owner)
     for name, rule in _rules_of(kind).items():
-        _require(rule, getattr(owner, name), name, kind.__name__)
+        value = getattr(owner, name)
+        _require(rule, value, name, kind.__name__)
+        object.__setattr__(owner, name, _plain(value, rule))
     if hasattr(kind, "_rules"):
         require_rules(owner, owner._rules())
 
@@ -146,6 +155,15 @@ def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
     for name, fine, wanted in rules:
         if not fine:
             raise _refusal(wanted, getattr(owner, name), name, type(owner).__name__)
+
+
+def _plain(value: Any, rule: Rule) -> Any:
+    """The same in Python's own types."""
+    if issubclass(type(value), tuple | list):
+        return tuple(_plain(one, rule) for one in value)
+    if rule.real and is_number(value):
+        return float(value)
+    return value.item() if issubclass(type(value), np.generic) else value
 
 
 def _require(rule: Rule, value: Any, name: str, owner: str) -> None:
@@ -221,7 +239,7 @@ def _either(rules: Sequence[Rule], unsaid: str | None) -> Rule:
         *others, last = [one for one in wanted if one is not None and one != unsaid]
         return f"{', '.join(others)} or {last}" if others else last
 
-    return Rule(broken)
+    return Rule(broken, real=any(rule.real for rule in rules))
 
 
 def _several(rule: Rule) -> Rule:
@@ -233,7 +251,7 @@ def _several(rule: Rule) -> Rule:
         wanted = next((wanted for one in value if (wanted := rule.broken(one)) is not None), None)
         return wanted and f"a tuple of which each is {wanted}"
 
-    return Rule(broken)
+    return Rule(broken, real=rule.real)
 
 
 def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, shown
 from garnet.parameters import NonNegative, require_arguments
 
 # What the published configurations share: the r largest singular values, the signed score of U L U^T, an absolute
@@ -72,12 +72,13 @@ def published(dataset: str, backbone: str, attack: str, budget: float | None) ->
     key = (dataset, "gprgnn" if backbone == "h2gcn" else backbone)
     if key not in _PUBLISHED:
         known = [f"{graph} with {model}" for graph, model in _PUBLISHED]
-        near = get_close_matches(f"{dataset} with {backbone}", known, n=2, cutoff=0.3)
-        raise ParameterError(
-            f"No parameters were published for {dataset} with {backbone}; try {' or '.join(near or known)}."
-        )
+        wanted = f"{dataset[:40]} with {backbone[:40]}"
+        near = get_close_matches(wanted, known, n=2, cutoff=0.3)
+        raise ParameterError(f"No parameters were published for {shown(wanted)}; try {' or '.join(near or known)}.")
     if attack not in _STRONGEST:
-        raise ParameterError(f"No parameters were published for the attack {attack!r}; try 'metattack' or 'nettack'.")
+        raise ParameterError(
+            f"No parameters were published for the attack {shown(attack)}; try 'metattack' or 'nettack'."
+        )
     chosen = _STRONGEST[attack] if budget is None else budget
     return {**_COMMON, **_PUBLISHED[key], **_EXCEPTIONS.get((*key, attack), {}).get(chosen, {})}
 

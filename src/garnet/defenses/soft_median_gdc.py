@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,7 @@ from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.backbones.gcn import GCN, standardized
 from garnet.defenses.base import Model
 from garnet.graph import Graph
-from garnet.parameters import Count, Depth, Positive, ShareAboveZero, ShareBelowOne, Width
+from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
 from garnet.ppr import top_pagerank
 from garnet.soft_median import Neighborhoods
 from garnet.training import Training
@@ -71,7 +71,8 @@ class SoftMedianGDC(Model):
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
     temperature: Positive = 0.2
-    alpha: ShareAboveZero = 0.15
+    # The diffusion takes as many steps as one over the root of alpha.
+    alpha: Annotated[float, number("at least 1e-6 and at most 1", lambda x: 1e-6 <= x <= 1)] = 0.15
     k: Count = 64
     batch_norm: bool = False
     training: Training = field(default_factory=lambda: Training(lr=0.01, weight_decay=1e-3))
