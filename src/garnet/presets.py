@@ -76,9 +76,7 @@ def published(dataset: str, backbone: str, attack: str, budget: float | None) ->
         near = get_close_matches(wanted, known, n=2, cutoff=0.3)
         raise ParameterError(f"No parameters were published for {shown(wanted)}; try {' or '.join(near or known)}.")
     if attack not in _STRONGEST:
-        raise ParameterError(
-            f"No parameters were published for the attack {shown(attack)}; try 'metattack' or 'nettack'."
-        )
+        raise ParameterError(f"No parameters were published for the attack {shown(attack)}; try metattack or nettack.")
     chosen = _STRONGEST[attack] if budget is None else budget
     return {**_COMMON, **_PUBLISHED[key], **_EXCEPTIONS.get((*key, attack), {}).get(chosen, {})}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,7 +34,8 @@ def _surrogate(value: Any) -> str | None:
     try:
         known_name(value, names, "backbone")
     except ParameterError:
-        return f"a backbone, or the name of one: {', '.join(names)}"
+        near = get_close_matches(value[:100], names) if issubclass(type(value), str) else []
+        return f"a backbone, or the name of one: {' or '.join(near) or ', '.join(names)}"
     return None
 
 

@@ -283,7 +283,7 @@ def test_a_victim_says_what_the_attacker_believes(community):
         ({"variant": "other"}, "'variant' parameter of Metattack must be one of 'self', 'train', 'both'. Got 'other'"),
         ({"steps": 0}, "'steps' parameter of Metattack must be an integer >= 1. Got 0 instead"),
         ({"momentum": 1.0}, "'momentum' parameter of Metattack must be at least 0 and below 1"),
-        ({"surrogate": "gnn"}, "'surrogate' parameter of Metattack must be a backbone, or the name of one: gcn, "),
+        ({"surrogate": "gnn"}, "'surrogate' parameter of Metattack must be a backbone, or the name of one: "),
         ({"surrogate": MLP()}, "Metattack cannot train through MLP"),
         (
             {"surrogate": "gcn", "approx": True},
