@@ -54,17 +54,15 @@ class ConvergenceWarning(UserWarning):
 
 
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
+_SHORT.maxother = 120
 
 
 def brief(value: object) -> str:
-    """A value as a sentence can have it: its `repr`, cut short where it is long or deep.
+    """A value as a sentence can have it: its `repr` on one line, cut short, whatever its class makes of `repr`.
 
     Example:
         >>> brief([[[]]]), len(brief("x" * 1000))
         ('[[[]]]', 120)
     """
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python does not write out an integer of thousands of digits
-        return f"a value of type {type(value).__name__}, too long to show"
+    text = " ".join(_SHORT.repr_instance(value, 0).split())
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -33,12 +33,9 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
         seed: of the truncated decomposition.
         device: where the block is wanted.
     """
-    missing = graph.features is None or not graph.features.shape[1]
-    if kind == "none" or (kind == "auto" and missing):
+    matrix = require_features(graph, kind)
+    if matrix is None:
         return None
-    if missing or graph.features is None:
-        raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
-    matrix = graph.features
     if kind == "propagated":
         step = normalized_adjacency(graph).astype(np.float32)
         matrix = step @ (step @ matrix) / 2
@@ -47,6 +44,20 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
     else:
         block = _dense(matrix)
     return torch.from_numpy(np.ascontiguousarray(block, dtype=np.float32)).to(device)
+
+
+def require_features(graph: Graph, kind: Features) -> Any:
+    """The features of a graph, or None where none are wanted.
+
+    Raises:
+        ParameterError: they are wanted, and the graph has none.
+    """
+    missing = graph.features is None or not graph.features.shape[1]
+    if kind == "none" or (kind == "auto" and missing):
+        return None
+    if missing:
+        raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
+    return graph.features
 
 
 def scale(block: Tensor, scaling: Scaling) -> Tensor:

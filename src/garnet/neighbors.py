@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from garnet.cells import fit_quantiser
 from garnet.edges import pairs
-from garnet.errors import MissingExtra, ParameterError, RecallWarning
+from garnet.errors import MissingExtra, ParameterError, RecallWarning, brief
 from garnet.layout import Layout, probes_needed
+from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 from garnet.pool import nearest_in_pool
 
 EXACT_UP_TO = 50_000
@@ -51,10 +52,13 @@ class Cells:
         sample: points whose true neighbours are looked up.
     """
 
-    recall: float = 0.95
-    size: int | None = None
-    max_probes: int = 256
-    sample: int = 400
+    recall: ShareAboveZero = 0.95
+    size: Count | None = None
+    max_probes: Count = 256
+    sample: Count = 400
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
@@ -93,8 +97,11 @@ class Ivf:
         probes: lists searched for each query.
     """
 
-    cells: int | None = None
-    probes: int = 16
+    cells: Count | None = None
+    probes: Count = 16
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
@@ -119,6 +126,9 @@ class Ivf:
         return torch.from_numpy(found[others].reshape(n, k)).to(points.device)
 
 
+_SEARCHES: dict[str, type[Exact] | type[Cells] | type[Ivf]] = {"exact": Exact, "cells": Cells, "ivf": Ivf}
+
+
 def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
     """Exact search up to 50,000 points, or 300,000 on a GPU, where it takes a second; cells above."""
     return Exact() if n <= (EXACT_UP_TO if torch.device(device).type == "cpu" else _EXACT_ON_GPU) else Cells()
@@ -126,10 +136,20 @@ def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
 
 def named_search(name: str) -> Neighbors:
     """The search of a name, with its defaults: `exact`, `cells` or `ivf`."""
-    searches: dict[str, type[Exact] | type[Cells] | type[Ivf]] = {"exact": Exact, "cells": Cells, "ivf": Ivf}
-    if name not in searches:
-        raise ParameterError(f"There is no neighbour search '{name}'; choose one of {', '.join(searches)}.")
-    return searches[name]()
+    if not issubclass(type(name), str) or name not in _SEARCHES:
+        raise ParameterError(f"There is no neighbour search {brief(name)}; choose one of {', '.join(_SEARCHES)}.")
+    return _SEARCHES[name]()
+
+
+def _search_or_name(value: Any) -> str | None:
+    named = issubclass(type(value), str) and value in _SEARCHES
+    # A class is callable, too, but is no search: its parentheses were forgotten.
+    fine = named or (callable(value) and not issubclass(type(value), type))
+    return None if fine else f"one of {', '.join(map(repr, _SEARCHES))} or a search"
+
+
+Search = Annotated[Neighbors | str, Rule(_search_or_name)]
+"""A search, or the name of one."""
 
 
 def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:

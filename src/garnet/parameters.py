@@ -1,17 +1,19 @@
-"""What the parameters of GARNET may be."""
+"""What parameters may be: the annotation of a dataclass's field says it, and one voice refuses what is not."""
 
 from __future__ import annotations
 
+import collections.abc
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 
-from garnet.errors import GraphError, ParameterError
-from garnet.features import Features, Scaling
-from garnet.spectral import End
+from garnet.errors import GraphError, ParameterError, brief
 
 if TYPE_CHECKING:
     from garnet.purify import GARNET
@@ -20,70 +22,124 @@ Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
 Weight = Literal["auto", "similarity", "score", "one"]
 
-_SEARCHES = ("exact", "cells", "ivf")
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "end": get_args(End),
-    "features": get_args(Features),
-    "scaling": get_args(Scaling),
-    "score": get_args(Score),
-    "gamma_unit": get_args(GammaUnit),
-    "weight": get_args(Weight),
-}
+# No count of anything in a model or an attack is larger; torch and NumPy fail in other words where one is.
+_MOST = 2**31 - 1
+# Nor is any number, but for infinity: float32 ends at 3.4e38, and numbers are multiplied.
+_LARGEST = 1e30
 
 
-def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:
-    """Refuse, in one sentence, parameters that no graph or not one so large allows; `choose_rank` sees to the rank.
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be; the metadata of an `Annotated` field.
 
-    Raises:
-        ParameterError: a parameter lies outside what is allowed.
-        GraphError: there is nothing to purify.
+    Attributes:
+        broken: given a value, what it must be, in words that follow "must be"; None if it is that already.
+        real: whether an integer stands for a float.
     """
-    if edges == 0:
-        raise GraphError(f"The graph has {nodes} nodes and no edges between them; there is nothing to purify.")
-    for name, fine, wanted in _rules(purifier, nodes):
-        if not fine:
-            got = getattr(purifier, name)
-            raise ParameterError(f"The '{name}' parameter of GARNET must be {wanted}. Got {got!r} instead.")
 
-
-def _rules(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
-    """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
-    for name, allowed in _CHOICES.items():
-        yield name, getattr(p, name) in allowed, "one of " + ", ".join(map(repr, allowed))
-    yield "k", p.k is None or (is_whole(p.k) and p.k >= 1), "an integer >= 1"
-    yield "k", p.k is None or p.k < n, f"below the number of nodes, {n}"
-    yield "gamma", is_number(p.gamma), "a number"
-    yield "gamma", p.gamma_unit == "absolute" or 0 <= p.gamma <= 1, "between 0 and 1 as a quantile"
-    yield "support", p.support in (None, "auto") or _share(p.support), "between 0 and 1, 'auto' or None"
-    yield "overlap", is_number(p.overlap) and 0 <= p.overlap < math.inf, "a number >= 0"
-    yield "tau", p.tau == "mean" or (is_number(p.tau) and 0 <= p.tau < math.inf), "a number >= 0 or 'mean'"
-    yield "sigma2", is_number(p.sigma2) and p.sigma2 > 0, "positive"
-    rank = p.feature_rank
-    yield "feature_rank", rank is None or (is_whole(rank) and rank >= 1), "an integer >= 1 or None"
-    scale = p.feature_weight
-    yield "feature_weight", scale == "auto" or (is_number(scale) and 0 <= scale < math.inf), "a number >= 0 or 'auto'"
-    yield "weight", (p.weight, p.score) != ("score", "distance"), "'similarity' or 'one' with score 'distance'"
-    yield "solver", p.solver is None or callable(p.solver), "a solver or None"
-    search = p.neighbors is None or p.neighbors in _SEARCHES or callable(p.neighbors)
-    yield "neighbors", search, f"one of {', '.join(map(repr, _SEARCHES))}, a search or None"
-    yield "device", _has_device(p.device), "a device that torch has here"
-    yield "seed", is_whole(p.seed) and 0 <= p.seed < 2**63, "an integer from 0 to 2^63 - 1"
+    broken: Callable[[Any], str | None]
+    real: bool = False
 
 
 def is_whole(value: Any) -> bool:
     """Whether it is an integer, and not a truth value."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    # The type itself is asked, here and below: `isinstance` believes what an object says of its class.
+    return issubclass(type(value), int | np.integer) and type(value) is not bool
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and not NaN or a truth value."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and not math.isnan(value)
+    """Whether it is a number that a float can hold, and not NaN or a truth value."""
+    if not is_whole(value) and not issubclass(type(value), float | np.floating):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
 
 
-def _share(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 1
+def whole(least: int, most: int = _MOST) -> Rule:
+    """An integer within these bounds."""
+
+    def broken(value: Any) -> str | None:
+        if not is_whole(value) or value < least:
+            return f"an integer >= {least}"
+        return None if value <= most else f"an integer <= {most}"
+
+    return Rule(broken)
+
+
+def number(wanted: str, holds: Callable[[float], bool], *, infinite: bool = False) -> Rule:
+    """A number, finite unless it is said otherwise, of which something holds."""
+
+    def broken(value: Any) -> str | None:
+        if not is_number(value) or not (infinite or math.isfinite(value)) or not holds(value):
+            return wanted
+        return None if abs(value) <= _LARGEST or math.isinf(value) else f"within {_LARGEST:g}"
+
+    return Rule(broken, real=True)
+
+
+def _device(value: Any) -> str | None:
+    """Whether torch has it is asked when work begins, because only memory on the device tells."""
+    try:
+        if issubclass(type(value), str) and torch.device(value):
+            return None
+    except RuntimeError:
+        pass
+    return "a device that torch has here"
+
+
+def _seed(value: Any) -> str | None:
+    return None if is_whole(value) and 0 <= value < 2**63 else "an integer from 0 to 2^63 - 1"
+
+
+Count = Annotated[int, whole(1)]
+Natural = Annotated[int, whole(0)]
+Bytes = Annotated[int, whole(1, 2**60)]
+Width = Annotated[int, whole(1, 2**20)]
+"""Units of a layer."""
+Depth = Annotated[int, whole(1, 1000)]
+"""Layers or rounds, all of which are held in memory for the gradient."""
+Hops = Annotated[int, whole(0, 1000)]
+Seed = Annotated[int, Rule(_seed)]
+AnyNumber = Annotated[float, number("a number", lambda _: True, infinite=True)]
+NonNegative = Annotated[float, number("a number >= 0", lambda x: x >= 0)]
+Positive = Annotated[float, number("a positive number", lambda x: x > 0)]
+PositiveOrInfinite = Annotated[float, number("a positive number", lambda x: x > 0, infinite=True)]
+Share = Annotated[float, number("between 0 and 1", lambda x: 0 <= x <= 1)]
+ShareBelowOne = Annotated[float, number("at least 0 and below 1", lambda x: 0 <= x < 1)]
+ShareAboveZero = Annotated[float, number("above 0 and at most 1", lambda x: 0 < x <= 1)]
+ShareWithin = Annotated[float, number("above 0 and below 1", lambda x: 0 < x < 1)]
+Device = Annotated[str, Rule(_device)]
+
+
+def require_parameters(owner: Any) -> None:
+    """Refuse, in one sentence, a parameter of a dataclass that its annotation, or the rules of its class, do not allow.
+
+    To be called by `__post_init__`. Annotations that say nothing of values, such as `Any`, allow everything. What
+    depends on several parameters, a class yields from `_rules`; see `require_rules`. NumPy's numbers become Python's,
+    integers become floats where these are meant, and lists become tuples, so that torch and JSON take them all.
+
+    Raises:
+        ParameterError: a parameter is not what it must be.
+    """
+    kind: Any = type(owner)
+    for name, rule in _rules_of(kind).items():
+        value = getattr(owner, name)
+        _require(rule, value, name, kind.__name__)
+        object.__setattr__(owner, name, _plain(value, rule))
+    if hasattr(kind, "_rules"):
+        require_rules(owner, owner._rules())
+
+
+def require_arguments(function: str, **arguments: tuple[Any, Any]) -> None:
+    """Refuse, in one sentence, an argument of a function: for each its value, and what it may be as an annotation.
+
+    Raises:
+        ParameterError: an argument is not what it must be.
+    """
+    for name, (value, annotation) in arguments.items():
+        _require(_rule(annotation), value, name, function)
 
 
 def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
@@ -98,38 +154,155 @@ def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
     """
     for name, fine, wanted in rules:
         if not fine:
-            kind, got = type(owner).__name__, getattr(owner, name)
-            raise ParameterError(f"The '{name}' parameter of {kind} must be {wanted}. Got {got!r} instead.")
+            raise _refusal(wanted, getattr(owner, name), name, type(owner).__name__)
 
 
-def require_device(name: str, owner: str) -> None:
+def _plain(value: Any, rule: Rule) -> Any:
+    """The same in Python's own types."""
+    if issubclass(type(value), tuple | list):
+        return tuple(_plain(one, rule) for one in value)
+    if rule.real and is_number(value):
+        return float(value)
+    return value.item() if issubclass(type(value), np.generic) else value
+
+
+def _require(rule: Rule, value: Any, name: str, owner: str) -> None:
+    if (wanted := rule.broken(value)) is not None:
+        raise _refusal(wanted, value, name, owner)
+
+
+def _refusal(wanted: str, value: Any, name: str, owner: str) -> ParameterError:
+    return ParameterError(f"The '{name}' parameter of {owner} must be {wanted}. Got {brief(value)} instead.")
+
+
+@cache
+def _rules_of(kind: type) -> dict[str, Rule]:
+    """What the annotations of a dataclass say of its fields; nothing where they cannot be resolved."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except (NameError, AttributeError, TypeError):
+        return {}
+    # Where None is the default, whoever reads the message did not want it.
+    return {one.name: _rule(hints[one.name], default=one.default) for one in fields(kind) if one.init}
+
+
+def _rule(annotation: Any, *, default: Any = ...) -> Rule:
+    """What an annotation says of a value."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        own = next((one for one in parts[1:] if isinstance(one, Rule)), None)
+        return own or _rule(parts[0], default=default)
+    if origin in (Union, UnionType):
+        return _either([_rule(part) for part in parts], unsaid="None" if default is None else None)
+    if origin is Literal:
+        listed = ", ".join(map(repr, parts))
+        wanted = listed if len(parts) == 1 else f"one of {listed}"
+        return _holding(wanted, lambda value: issubclass(type(value), str) and value in parts)
+    if origin is tuple and len(parts) == 2 and parts[1] is ...:
+        return _several(_rule(parts[0]))
+    if origin is collections.abc.Callable:
+        return _holding("a function", callable)
+    return _simple(annotation)
+
+
+def _simple(kind: Any) -> Rule:
+    if kind is bool:
+        return _holding("True or False", lambda value: type(value) in (bool, np.bool_))
+    if kind is int:
+        return _holding("an integer", is_whole)
+    if kind is float:
+        return number("a finite number", lambda _: True)
+    if kind is str:
+        return _holding("text", lambda value: issubclass(type(value), str))
+    if kind in (None, NoneType):
+        return _holding("None", lambda value: value is None)
+    try:
+        issubclass(object, kind)
+    except TypeError:  # no class, or a protocol that cannot be asked for
+        return Rule(lambda value: None)
+    named = kind.__name__.lower() if getattr(kind, "_is_protocol", False) else kind.__name__
+    # A class is callable, too, but is no solver: its parentheses were forgotten.
+    return _holding(f"a {named}", lambda value: issubclass(type(value), kind) and not issubclass(type(value), type))
+
+
+def _holding(wanted: str, holds: Callable[[Any], bool]) -> Rule:
+    return Rule(lambda value: None if holds(value) else wanted)
+
+
+def _either(rules: Sequence[Rule], unsaid: str | None) -> Rule:
+    """One of several rules; all of them are named in a message, but for one."""
+
+    def broken(value: Any) -> str | None:
+        wanted = [rule.broken(value) for rule in rules]
+        if None in wanted:
+            return None
+        *others, last = [one for one in wanted if one is not None and one != unsaid]
+        return f"{', '.join(others)} or {last}" if others else last
+
+    return Rule(broken, real=any(rule.real for rule in rules))
+
+
+def _several(rule: Rule) -> Rule:
+    """A tuple or a list, not empty, of values that each keep a rule."""
+
+    def broken(value: Any) -> str | None:
+        if not issubclass(type(value), tuple | list) or not len(value):
+            return "a tuple, not empty"
+        wanted = next((wanted for one in value if (wanted := rule.broken(one)) is not None), None)
+        return wanted and f"a tuple of which each is {wanted}"
+
+    return Rule(broken, real=rule.real)
+
+
+def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:
+    """Refuse, in one sentence, parameters that a graph so large does not allow, and a device that is not here.
+
+    Raises:
+        ParameterError: a parameter lies outside what is allowed.
+        GraphError: there is nothing to purify.
+    """
+    if edges == 0:
+        raise GraphError(f"The graph has {nodes} nodes and no edges between them; there is nothing to purify.")
+    require_rules(purifier, _rules_on(purifier, nodes))
+    require_device(purifier.device, "GARNET")
+
+
+def _rules_on(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
+    yield "k", p.k is None or p.k < n, f"below the number of nodes, {n}"
+    yield "rank", p.rank is None or p.rank == "auto" or p.rank < n, f"below {n}, the node count"
+
+
+def require_device(name: Any, owner: str) -> None:
     """Refuse, in one sentence, a device that torch does not have here.
 
     Raises:
         ParameterError: there is no such device.
     """
-    if not _has_device(name):
-        raise ParameterError(
-            f"The 'device' parameter of {owner} must be a device that torch has here. Got {name!r} instead."
-        )
+    require_arguments(owner, device=(name, Device))
+    try:
+        torch.zeros(1, device=name).cpu()
+    # What a backend that is not there raises is up to the backend.
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
+        raise _refusal("a device that torch has here", name, "device", owner) from error
 
 
 def require_seeds(seeds: Sequence[int]) -> None:
-    """Refuse, in one sentence, what are no seeds.
+    """Refuse, in one sentence, seeds that torch cannot take.
 
     Raises:
         ParameterError: there are none, or one is not an integer that torch takes as a seed.
     """
-    if not isinstance(seeds, Sequence | range) or not len(seeds):
-        raise ParameterError(f"Training needs a list of seeds, at least one, such as (0,). Got {seeds!r} instead.")
+    if not issubclass(type(seeds), Sequence) or not len(seeds):
+        raise ParameterError(f"Training needs a list of seeds, at least one, such as (0,). Got {brief(seeds)} instead.")
     for seed in seeds:
-        if not is_whole(seed) or not 0 <= seed < 2**63:
-            raise ParameterError(f"A seed must be an integer from 0 to 2^63 - 1. Got {seed!r} instead.")
+        require_seed(seed)
 
 
-def _has_device(name: str) -> bool:
-    try:
-        torch.zeros(1, device=name).cpu()
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError):
-        return False
-    return True
+def require_seed(seed: Any) -> None:
+    """Refuse, in one sentence, a seed that torch cannot take.
+
+    Raises:
+        ParameterError: it is not such an integer.
+    """
+    if (wanted := _seed(seed)) is not None:
+        raise ParameterError(f"A seed must be {wanted}. Got {brief(seed)} instead.")

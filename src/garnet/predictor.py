@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.atomic import atomic_path
-from garnet.backbones.base import Backbone, Parameters, require_valid
+from garnet.backbones.base import Backbone, Parameters
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import MOST_CLASSES
@@ -136,7 +136,6 @@ class Predictor:
                     raise GraphError("it is not one of the library's own; give it as 'backbone'.")
             if backbone is None:
                 backbone = _built(description)
-                require_valid(backbone)
             numbers = {name: description[name] for name in ("seed", "epoch")}
             loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
         except (GraphError, ParameterError) as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, brief
+from garnet.parameters import NonNegative, require_arguments
 
 # What the published configurations share: the r largest singular values, the signed score of U L U^T, an absolute
 # gamma, rows as they come.
@@ -66,15 +67,16 @@ def published(dataset: str, backbone: str, attack: str, budget: float | None) ->
         attack: `metattack` or `nettack`.
         budget: share of the edges, or edges a target; 0 is the clean graph, None the largest published.
     """
+    require_arguments("paper", dataset=(dataset, str), backbone=(backbone, str), attack=(attack, str))
+    require_arguments("paper", budget=(budget, NonNegative | None))
     key = (dataset, "gprgnn" if backbone == "h2gcn" else backbone)
     if key not in _PUBLISHED:
         known = [f"{graph} with {model}" for graph, model in _PUBLISHED]
-        near = get_close_matches(f"{dataset} with {backbone}", known, n=2, cutoff=0.3)
-        raise ParameterError(
-            f"No parameters were published for {dataset} with {backbone}; try {' or '.join(near or known)}."
-        )
+        wanted = f"{dataset[:40]} with {backbone[:40]}"
+        near = get_close_matches(wanted, known, n=2, cutoff=0.3)
+        raise ParameterError(f"No parameters were published for {brief(wanted)}; try {' or '.join(near or known)}.")
     if attack not in _STRONGEST:
-        raise ParameterError(f"No parameters were published for the attack {attack!r}; try 'metattack' or 'nettack'.")
+        raise ParameterError(f"No parameters were published for the attack {brief(attack)}; try metattack or nettack.")
     chosen = _STRONGEST[attack] if budget is None else budget
     return {**_COMMON, **_PUBLISHED[key], **_EXCEPTIONS.get((*key, attack), {}).get(chosen, {})}
 

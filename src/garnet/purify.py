@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from garnet.edges import among, pairs
 from garnet.errors import ParameterError
-from garnet.features import Features, Scaling, alikeness, feature_block, scale
+from garnet.features import Features, Scaling, alikeness, feature_block, require_features, scale
 from garnet.graph import Graph, as_graph
-from garnet.neighbors import Neighbors, choose_neighbors, named_search, union
+from garnet.neighbors import Search, choose_neighbors, named_search, union
 from garnet.overlap import shared_neighbors
-from garnet.parameters import GammaUnit, Score, Weight, require_valid
+from garnet.parameters import (
+    AnyNumber,
+    Count,
+    Device,
+    GammaUnit,
+    NonNegative,
+    PositiveOrInfinite,
+    Rule,
+    Score,
+    Seed,
+    Share,
+    Weight,
+    require_parameters,
+    require_valid,
+)
 from garnet.prune import (
     base_embedding,
     believed_if_unknown,
@@ -28,6 +42,7 @@ from garnet.prune import (
 )
 from garnet.purification import Clock, Ledger, Progress, Purification
 from garnet.resident import Resident, joined, restricted
+from garnet.scale.plan import Memory
 from garnet.solvers import Chebyshev, choose_solver
 from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, spread_components
 
@@ -35,6 +50,15 @@ from garnet.spectral import End, Solver, Spectrum, choose_rank, eigengap, spread
 _ENOUGH_NEIGHBORS, _FEWEST_NEIGHBORS, _MANY_EDGES = 15, 10, 24
 _DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
 _FEATURE_WEIGHT, _ALIKE, _LEAST_SAY = 1.5, 0.4, 0.1
+
+
+def _cluster(value: Any) -> str | None:
+    """Dask is not imported for the question, so whatever takes tasks counts as a client until it is asked to."""
+    fine = issubclass(type(value), str) or callable(getattr(type(value), "submit", None))
+    return None if fine else "a distributed.Client or the address of a scheduler"
+
+
+Cluster = Annotated[Any, Rule(_cluster)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,28 +111,37 @@ class GARNET:
         2485
     """
 
-    rank: int | Literal["auto"] | None = None
+    rank: Count | Literal["auto"] | None = None
     end: End = "algebraic"
     normalize: bool = True
-    tau: float | Literal["mean"] = 0.0
+    tau: NonNegative | Literal["mean"] = 0.0
     features: Features = "auto"
-    feature_rank: int | None = 64
-    feature_weight: float | Literal["auto"] = "auto"
+    feature_rank: Count | None = 64
+    feature_weight: NonNegative | Literal["auto"] = "auto"
     scaling: Scaling = "unit"
-    k: int | None = None
-    support: float | Literal["auto"] | None = "auto"
-    overlap: float = 4.0
+    k: Count | None = None
+    support: Share | Literal["auto"] | None = "auto"
+    overlap: NonNegative = 4.0
     score: Score = "distance"
-    sigma2: float = math.inf
-    gamma: float = 0.1
+    sigma2: PositiveOrInfinite = math.inf
+    gamma: AnyNumber = 0.1
     gamma_unit: GammaUnit = "quantile"
     weight: Weight = "auto"
     solver: Solver | None = None
-    neighbors: Neighbors | str | None = None
-    memory: str | int | None = None
-    cluster: Any = None
-    device: str = "cpu"
-    seed: int = 0
+    neighbors: Search | None = None
+    memory: Memory | None = None
+    cluster: Cluster | None = None
+    device: Device = "cpu"
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        quantile = self.gamma_unit == "absolute" or 0 <= self.gamma <= 1
+        yield "gamma", quantile, "between 0 and 1 as a quantile"
+        weighed = (self.weight, self.score) != ("score", "distance")
+        yield "weight", weighed, "'similarity' or 'one' with score 'distance'"
 
     @classmethod
     def paper(
@@ -156,6 +189,7 @@ class GARNET:
                 )
         graph = as_graph(graph)
         require_valid(self, graph.num_nodes, graph.num_edges)
+        require_features(graph, self.features)
         clock = Clock(progress)
         with clock("embed"):
             here = Resident.of(graph, self.device)

@@ -84,12 +84,14 @@ def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = Fals
         exact: whether the spelling counts.
     """
     known = tuple(known)
-    if name in known:
-        return name
-    wanted = name if exact else name.lower().replace("_", "-") if isinstance(name, str) else brief(name)
-    if wanted in known:
-        return wanted
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    near: list[str] = []
+    if issubclass(type(name), str):
+        if name in known:
+            return name
+        wanted = name if exact else name.lower().replace("_", "-")
+        if wanted in known:
+            return wanted
+        near = difflib.get_close_matches(wanted[:100], known, n=3, cutoff=0.6)
     guess = f"Did you mean {' or '.join(near)}?" if near else f"Choose one of {', '.join(known) or 'none'}."
     raise ParameterError(f"There is no {what} named {brief(name)}. {guess}")
 

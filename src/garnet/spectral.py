@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.errors import ParameterError, RankWarning
+from garnet.parameters import Count, require_arguments
 
 if TYPE_CHECKING:
     from garnet.graph import Graph
@@ -65,6 +66,7 @@ class Spectrum:
         return Spectrum(self.values[:rank], self.vectors[:, :rank], self.residuals[:rank], self.products)
 
 
+@runtime_checkable
 class Solver(Protocol):
     """Anything that finds the leading eigenpairs of a symmetric CSR matrix."""
 
@@ -129,8 +131,7 @@ def choose_rank(rank: int | Literal["auto"] | None, n: int, labels: NDArray[np.i
     if rank == "auto":
         classes = 0 if labels is None else len(np.unique(labels[labels >= 0]))
         return min(10 * classes if classes else 100, most)
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
-        raise ParameterError(f"The 'rank' parameter of GARNET must be an integer >= 1 or 'auto'. Got {rank!r} instead.")
+    require_arguments("GARNET", rank=(rank, Count | Literal["auto"]))
     if rank >= n:
         raise ParameterError(f"The 'rank' parameter of GARNET must be below {n}, the node count. Got {rank} instead.")
     return int(rank)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,11 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, Penalized, require_features, require_valid
+from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, Penalized, require_backbone, require_features
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
+from garnet.parameters import (
+    Count,
+    Natural,
+    NonNegative,
+    Positive,
+    ShareAboveZero,
+    require_arguments,
+    require_device,
+    require_parameters,
+    require_seeds,
+)
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 
@@ -42,18 +51,21 @@ class Training:
         fanout: how many neighbours of each node are drawn at most, for each hop from the training nodes.
     """
 
-    epochs: int = 300
-    lr: float | tuple[float, ...] = (0.01, 0.05)
-    weight_decay: float = 5e-5
-    patience: int | None = 100
-    warmup: int = 0
-    confidence: float | None = None
-    batch_size: int | None = None
-    fanout: tuple[int, ...] = (10, 10)
+    epochs: Count = 300
+    lr: Positive | tuple[Positive, ...] = (0.01, 0.05)
+    weight_decay: NonNegative = 5e-5
+    patience: Count | None = 100
+    warmup: Natural = 0
+    confidence: ShareAboveZero | None = None
+    batch_size: Count | None = None
+    fanout: tuple[Count, ...] = (10, 10)
+
+    def __post_init__(self) -> None:
+        self.require_valid()
 
     def require_valid(self) -> None:
-        """Refuse, in one sentence, what no training allows."""
-        require_rules(self, self._rules())
+        """Refuse, in one sentence, what no training allows; one that is there has been asked already."""
+        require_parameters(self)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -61,19 +73,7 @@ class Training:
         return tuple(self.lr) if isinstance(self.lr, tuple | list) else (self.lr,)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        """Name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before it."""
-        sure, fanout = self.confidence, self.fanout
-        yield "epochs", is_whole(self.epochs) and self.epochs >= 1, "an integer >= 1"
-        fine = all(is_number(rate) and 0 < rate < math.inf for rate in self.rates)
-        yield "lr", fine and len(self.rates) > 0, "a positive number or several"
-        yield "weight_decay", is_number(self.weight_decay) and 0 <= self.weight_decay < math.inf, "a number >= 0"
-        for name in ("patience", "batch_size"):
-            value = getattr(self, name)
-            yield name, value is None or (is_whole(value) and value >= 1), "an integer >= 1 or None"
-        yield "warmup", is_whole(self.warmup) and 0 <= self.warmup < self.epochs, "at least 0 and below 'epochs'"
-        yield "confidence", sure is None or (is_number(sure) and 0 < sure <= 1), "above 0 and at most 1, or None"
-        drawn = isinstance(fanout, tuple | list) and len(fanout) > 0 and all(is_whole(f) and f >= 1 for f in fanout)
-        yield "fanout", drawn, "a tuple of integers >= 1, one for each hop"
+        yield "warmup", self.warmup < self.epochs, "at least 0 and below 'epochs'"
 
 
 def train(
@@ -108,16 +108,15 @@ def train(
         GraphError: the graph lacks features, labels or a split.
         ParameterError: the training's parameters make no sense.
     """
+    require_arguments("train", training=(training, Training | None))
     training = training or Training()
-    training.require_valid()
     require_seeds(seeds)
     require_device(device, "train")
-    require_valid(backbone)
+    require_backbone(backbone, "train")
+    require_batches(backbone, training)
     graph = as_graph(graph)
     if inputs is not None and training.batch_size is not None:
         raise ParameterError("What was prepared of the whole graph cannot be cut into batches; leave 'batch_size' out.")
-    if training.batch_size is not None and getattr(backbone, "whole_graph", False):
-        raise ParameterError(f"{type(backbone).__name__} looks at the whole graph at once; leave 'batch_size' out.")
     require_trainable(graph)
     together = len(seeds)
     if training.batch_size is None and torch.device(device).type == "cpu":
@@ -130,6 +129,16 @@ def train(
         groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
         predictors = [one for group in groups for one in course.predictors(group)]
     return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
+
+
+def require_batches(backbone: Any, training: Training) -> None:
+    """Refuse, in one sentence, batches for a model that makes none.
+
+    Raises:
+        ParameterError: the training has a `batch_size`, and the model looks at the whole graph.
+    """
+    if training.batch_size is not None and getattr(backbone, "whole_graph", False):
+        raise ParameterError(f"{type(backbone).__name__} looks at the whole graph at once; leave 'batch_size' out.")
 
 
 @dataclass(frozen=True, eq=False)

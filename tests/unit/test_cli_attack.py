@@ -177,7 +177,7 @@ REFUSED = [
     ("no such graph", ("other.npz", *COMMON), "other.npz: there is no such file"),
     ("no such attack", ("graph.npz", "-a", "randm", "-b", "5", "-o", "p.npz"), "Did you mean random?"),
     ("no such parameter", ("graph.npz", *COMMON, "--set", "knd=add"), "named 'knd'. Did you mean kind?"),
-    ("no such surrogate", ("graph.npz", *WORDS, "--surrogate", "gnc"), "no backbone named 'gnc'. Did you mean gcn"),
+    ("no such surrogate", ("graph.npz", *WORDS, "--surrogate", "gnc"), "or the name of one: gcn. Got 'gnc'"),
     ("no surrogate", ("graph.npz", *COMMON, "--surrogate", "gcn"), "no parameter of attack 'random' named 'surrogate'"),
     ("no device", ("graph.npz", *WORDS, "--device", "gpu"), "must be a device that torch has here. Got 'gpu' instead."),
     ("no value", ("graph.npz", *COMMON, "--set", "kind"), "A parameter is set with NAME=VALUE. Got 'kind' instead."),

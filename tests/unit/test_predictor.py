@@ -192,8 +192,8 @@ def test_a_description_somebody_changed(saved, changes, sentence):
 
 def test_a_description_that_would_fill_the_memory(graph, tmp_path):
     fitted(graph, H2GCN(rounds=1)).save(tmp_path / "model.npz")
-    described(tmp_path / "model.npz", parameters={"rounds": 40})
-    with pytest.raises(GraphError, match="H2GCN of 40 rounds needs"):
+    described(tmp_path / "model.npz", parameters={"rounds": 12})
+    with pytest.raises(GraphError, match="H2GCN of 12 rounds needs"):
         Predictor.load(tmp_path / "model.npz")
 
 

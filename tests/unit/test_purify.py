@@ -214,7 +214,7 @@ BAD_PARAMETERS = [
     ({"support": -0.1}, "The 'support' parameter of GARNET must be between 0 and 1, 'auto' or None. Got -0.1 instead."),
     ({"tau": -1.0}, "The 'tau' parameter of GARNET must be a number >= 0 or 'mean'. Got -1.0 instead."),
     ({"tau": math.nan}, "The 'tau' parameter of GARNET must be a number >= 0 or 'mean'. Got nan instead."),
-    ({"sigma2": 0.0}, "The 'sigma2' parameter of GARNET must be positive. Got 0.0 instead."),
+    ({"sigma2": 0.0}, "The 'sigma2' parameter of GARNET must be a positive number. Got 0.0 instead."),
     ({"feature_rank": 0}, "The 'feature_rank' parameter of GARNET must be an integer >= 1 or None. Got 0 instead."),
     (
         {"feature_weight": -1.0},
@@ -225,7 +225,7 @@ BAD_PARAMETERS = [
     ({"seed": -1}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got -1 instead."),
     ({"k": "5"}, "The 'k' parameter of GARNET must be an integer >= 1. Got '5' instead."),
     ({"gamma": None}, "The 'gamma' parameter of GARNET must be a number. Got None instead."),
-    ({"solver": 3}, "The 'solver' parameter of GARNET must be a solver or None. Got 3 instead."),
+    ({"solver": 3}, "The 'solver' parameter of GARNET must be a solver. Got 3 instead."),
     ({"device": "meta"}, "The 'device' parameter of GARNET must be a device that torch has here"),
     ({"score": "cosine"}, "must be one of 'distance', 'signed', 'distortion'. Got 'cosine' instead."),
     ({"weight": "score"}, "must be 'similarity' or 'one' with score 'distance'. Got 'score' instead."),
@@ -441,9 +441,9 @@ def test_presets_follow_the_published_configurations():
     assert GARNET.paper("chameleon", "gprgnn").scaling == "standardize"
     assert GARNET.paper("chameleon", "h2gcn", attack="nettack").scaling == "none"
     assert not GARNET.paper("squirrel", "gprgnn").normalize
-    with pytest.raises(ParameterError, match="No parameters were published for coral with gcn; try cora with gcn"):
+    with pytest.raises(ParameterError, match="No parameters were published for 'coral with gcn'; try cora with gcn"):
         GARNET.paper("coral", "gcn")
-    with pytest.raises(ParameterError, match="try 'metattack' or 'nettack'"):
+    with pytest.raises(ParameterError, match="try metattack or nettack"):
         GARNET.paper("cora", "gcn", attack="dice")
 
 

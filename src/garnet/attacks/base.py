@@ -18,7 +18,7 @@ from garnet.attacks.collector import Change as Change
 from garnet.attacks.collector import Collector
 from garnet.errors import AttackError, GraphError, ParameterError
 from garnet.graph import Edges, Graph, as_graph
-from garnet.parameters import is_whole
+from garnet.parameters import require_device, require_parameters, require_seed
 from garnet.perturbation import Entries, Perturbation
 from garnet.predictor import Predictor
 
@@ -96,6 +96,11 @@ class Attack(ABC):
     goes_on: ClassVar[bool] = True
     spares_training: ClassVar[bool] = False
 
+    @final
+    def __post_init__(self) -> None:
+        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        require_parameters(self)
+
     @abstractmethod
     def _run(self, task: Task) -> Iterator[Change]:
         """Yield the changes, one or many at a time, the most urgent first; no more than the budget is taken.
@@ -138,8 +143,8 @@ class Attack(ABC):
         """
         graph = as_graph(graph)
         budget = budget if isinstance(budget, Budget) else Budget.parse(budget, self.changes)
-        if not is_whole(seed) or not 0 <= seed < 2**63:
-            raise ParameterError(f"A seed must be an integer from 0 to 2^63 - 1. Got {seed!r} instead.")
+        require_seed(seed)
+        require_device(getattr(self, "device", "cpu"), type(self).__name__)
         _require_kind(victim, Predictor, "A victim must be a trained model, a Predictor.")
         _require_kind(resume, Perturbation, "An attack goes on from a Perturbation.")
         self._require(graph)

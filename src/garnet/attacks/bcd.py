@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from garnet.attacks.base import Attack, Stop, Task
-from garnet.attacks.models import Labels, edge_model
+from garnet.attacks.models import Labels, Surrogate, edge_model
 from garnet.attacks.relaxation import (
     Candidates,
     Descent,
@@ -21,11 +21,10 @@ from garnet.attacks.relaxation import (
     aims,
     as_edges,
     pair_numbers,
-    require_valid,
 )
-from garnet.backbones.base import Backbone
 from garnet.errors import ParameterError
 from garnet.graph import Edges
+from garnet.parameters import Count, Device, Natural, Positive
 
 # Pairs that stay in the block, for each flip of the budget: with more of them, probabilities spread thin and say little
 # of the few flips that can be made; with fewer, first guesses stay.
@@ -62,29 +61,26 @@ class PRBCD(Attack):
     needs: ClassVar[tuple[str, ...]] = ("features",)
     goes_on: ClassVar[bool] = False
 
-    block_size: int = 250_000
-    steps: int = 100
-    fine_steps: int = 25
-    lr: float = 0.25
-    samples: int = 20
+    block_size: Count = 250_000
+    steps: Count = 100
+    fine_steps: Natural = 25
+    lr: Positive = 0.25
+    samples: Natural = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        require_valid(self, {"block_size": 1, "steps": 1, "fine_steps": 0, "samples": 0})
+        # Before the surrogate is trained; where there are more aims, they are alike.
+        targets, budget = aims(task)[0]
+        self._require_room(Candidates(task.graph.num_nodes, targets, torch.zeros(0, dtype=torch.int64)), budget)
         model = edge_model(task, self.surrogate, self.device)
         flips = torch.zeros(0, dtype=torch.int64, device=self.device)
         for number, (targets, budget) in enumerate(aims(task)):
             problem = Relaxation.of(task, model, self.loss, self.labels, targets).after(flips)
             pairs = Candidates(task.graph.num_nodes, targets, flips)
             budget = min(budget, pairs.size)
-            if self.block_size < min(2 * budget, pairs.size):
-                raise ParameterError(
-                    f"The 'block_size' parameter of PRBCD must be at least {2 * budget}, twice the number of flips. "
-                    f"Got {self.block_size!r} instead."
-                )
             generator = np.random.default_rng([task.seed, number])
             descent = Descent(problem, budget, pairs.draw(self.block_size, generator, budget))
             renewed = len(descent.numbers) < pairs.size
@@ -104,6 +100,14 @@ class PRBCD(Attack):
             chosen = descent.sampled(self.samples, generator)
             flips = torch.cat([flips, chosen])
             yield as_edges(chosen, task.graph.num_nodes)
+
+    def _require_room(self, pairs: Candidates, budget: int) -> None:
+        """Refuse a block in which the flips of a budget have no others beside them."""
+        if self.block_size < min(2 * budget, pairs.size):
+            raise ParameterError(
+                f"The 'block_size' parameter of PRBCD must be at least {2 * budget}, twice the number of flips. "
+                f"Got {self.block_size!r} instead."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,15 +132,14 @@ class GRBCD(Attack):
     scope: ClassVar[Literal["either"]] = "either"
     needs: ClassVar[tuple[str, ...]] = ("features",)
 
-    block_size: int = 250_000
-    steps: int = 125
+    block_size: Count = 250_000
+    steps: Count = 125
     loss: Loss | None = None
     labels: Labels = "true"
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        require_valid(self, {"block_size": 1, "steps": 1})
         model, n = edge_model(task, self.surrogate, self.device), task.graph.num_nodes
         loss = self.loss or ("tanh-margin" if task.victim is None else "masked-cross-entropy")
         done = pair_numbers(torch.from_numpy(task.done).to(self.device), n)

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from garnet.errors import BudgetError
+from garnet.errors import BudgetError, brief
 from garnet.graph import Graph
 from garnet.parameters import is_number, is_whole
 
 _TEXT = re.compile(
     r"\s*(?P<number>\d{1,999}(\.\d{0,999})?|\.\d{1,999})\s*(?P<unit>%|/\s*target|edges?|entr(y|ies)|)\s*", re.ASCII
 )
+
+_WANTED = {
+    "edges": "a number of edges >= 1, and below 2^63",
+    "entries": "a number of entries >= 1, and below 2^63",
+    "fraction": "a positive share, such as 0.2",
+    "per_target": "a number of changes for each target >= 1, and below 2^63",
+}
 
 
 @dataclass(frozen=True)
@@ -29,27 +36,34 @@ class Budget:
     kind: Literal["edges", "entries", "fraction", "per_target"]
     amount: float
 
+    def __post_init__(self) -> None:
+        if not issubclass(type(self.kind), str) or self.kind not in _WANTED:
+            raise BudgetError(f"A budget is of {', '.join(_WANTED)}. Got {brief(self.kind)} instead.")
+        counts = self.kind != "fraction"
+        fine = is_whole(self.amount) and 1 <= self.amount < 2**63 if counts else is_number(self.amount)
+        if not fine or not 0 < self.amount < math.inf:
+            raise BudgetError(f"A budget must be {_WANTED[self.kind]}. Got {brief(self.amount)} instead.")
+        object.__setattr__(self, "amount", int(self.amount) if counts else float(self.amount))
+
     @classmethod
     def edges(cls, count: int) -> Budget:
         """So many flips of edges."""
-        return cls("edges", _positive(count, "a number of edges"))
+        return cls("edges", count)
 
     @classmethod
     def entries(cls, count: int) -> Budget:
         """So many changed entries of the features."""
-        return cls("entries", _positive(count, "a number of entries"))
+        return cls("entries", count)
 
     @classmethod
     def fraction(cls, share: float) -> Budget:
         """This share of the graph's edges; for an attack on features, of the entries that are not zero."""
-        if not is_number(share) or not 0 < share < math.inf:
-            raise BudgetError(f"A budget must be a positive share, such as 0.2. Got {share!r} instead.")
-        return cls("fraction", float(share))
+        return cls("fraction", share)
 
     @classmethod
     def per_target(cls, count: int) -> Budget:
         """So many changes for each target."""
-        return cls("per_target", _positive(count, "a number of changes for each target"))
+        return cls("per_target", count)
 
     @classmethod
     def parse(cls, text: str, what: Literal["edges", "entries"] = "edges") -> Budget:
@@ -61,7 +75,7 @@ class Budget:
         """
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            raise BudgetError(f"A budget is written as 20%, 100, 50 entries or 5/target. Got {text!r:.60} instead.")
+            raise BudgetError(f"A budget is written as 20%, 100, 50 entries or 5/target. Got {brief(text)} instead.")
         # A decimal, because 7 / 100 is not always the float that was written as 7 %.
         number, unit = Decimal(found["number"]), found["unit"]
         if unit == "%":
@@ -101,9 +115,3 @@ class Budget:
         if wanted + 1e-9 >= most + 1:
             raise BudgetError(f"A budget of {self} is {wanted:.15g} changes, but there are only {most} {things}.")
         return math.floor(wanted + 1e-9)
-
-
-def _positive(count: int, wanted: str) -> int:
-    if not is_whole(count) or not 1 <= count < 2**63:
-        raise BudgetError(f"A budget must be {wanted} >= 1, and below 2^63. Got {count!r} instead.")
-    return int(count)

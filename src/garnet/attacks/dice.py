@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from garnet.attacks.base import Attack, Task, flips
-from garnet.errors import ParameterError
 from garnet.graph import Edges
-from garnet.parameters import is_number
+from garnet.parameters import Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +26,10 @@ class DICE(Attack):
 
     needs: ClassVar[tuple[str, ...]] = ("labels",)
 
-    add_share: float = 0.5
+    add_share: Share = 0.5
 
     def _run(self, task: Task) -> Iterator[Edges]:
         share = self.add_share
-        if not is_number(share) or not 0 <= share <= 1:
-            raise ParameterError(
-                f"The 'add_share' parameter of DICE must lie between 0 and 1. Got {self.add_share!r} instead."
-            )
         generator, edges, labels = np.random.default_rng(task.seed), task.graph.edges, task.labels
         present, done = set(map(tuple, edges.T.tolist())), set(map(tuple, task.done.T.tolist()))
         first, second = labels[edges]

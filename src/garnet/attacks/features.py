@@ -14,10 +14,10 @@ from torch import Tensor
 
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
-from garnet.attacks.models import LOSSES, Labels, attack_loss, attacked_nodes
-from garnet.backbones.base import Backbone, require_features
-from garnet.errors import GraphError, ParameterError
-from garnet.parameters import is_number, is_whole, require_device
+from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_nodes
+from garnet.backbones.base import require_features
+from garnet.errors import GraphError
+from garnet.parameters import Count, Device, Natural, Positive, Share
 from garnet.perturbation import Entries
 
 Loss = Literal["auto", "tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
@@ -54,12 +54,11 @@ class FeatureFlip(Attack):
     loss: Loss = "auto"
     labels: Labels = "true"
     direct: bool = False
-    at_once: int = 1
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    at_once: Count = 1
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Entries]:
-        _require_valid(self, [("at_once", is_whole(self.at_once) and self.at_once >= 1, "an integer >= 1")])
         _require_binary(require_features(task.graph))
         model = FeatureModel.of_task(task, self.surrogate, self.device)
         done = torch.from_numpy(task.done_entries.places).to(self.device)
@@ -112,28 +111,18 @@ class FeaturePGD(Attack):
     needs: ClassVar[tuple[str, ...]] = ("features",)
     goes_on: ClassVar[bool] = False
 
-    epsilon: float = 1.0
+    epsilon: Positive = 1.0
     unit: Literal["spread", "absolute"] = "spread"
-    rounds: int = 10
-    steps: int = 40
-    renewed: float = 0.5
+    rounds: Count = 10
+    steps: Natural = 40
+    renewed: Share = 0.5
     loss: Loss = "auto"
     labels: Labels = "true"
     direct: bool = False
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Entries]:
-        _require_valid(
-            self,
-            [
-                ("epsilon", is_number(self.epsilon) and 0 < self.epsilon < math.inf, "a positive number"),
-                ("unit", self.unit in ("spread", "absolute"), "one of 'spread', 'absolute'"),
-                ("rounds", is_whole(self.rounds) and self.rounds >= 1, "an integer >= 1"),
-                ("steps", is_whole(self.steps) and self.steps >= 0, "an integer >= 0"),
-                ("renewed", is_number(self.renewed) and 0 <= self.renewed <= 1, "between 0 and 1"),
-            ],
-        )
         model = FeatureModel.of_task(task, self.surrogate, self.device)
         bounds = _Bounds.of(model, self.epsilon, self.unit)
         settled, fixed = _nothing(self.device)
@@ -285,17 +274,6 @@ def _entries(model: FeatureModel, places: Tensor, after: Tensor) -> Entries:
     moved = before != after
     values = [one[moved].cpu().numpy() for one in (before, after)]
     return Entries(places[:, moved].cpu().numpy(), *values)
-
-
-def _require_valid(attack: FeatureFlip | FeaturePGD, rules: list[tuple[str, bool, str]]) -> None:
-    """Refuse, in one sentence, parameters that the attack cannot have: name, whether it is fine, what it must be."""
-    for name, known in (("loss", ("auto", *LOSSES)), ("labels", ("true", "predicted")), ("direct", (True, False))):
-        rules = [*rules, (name, getattr(attack, name) in known, "one of " + ", ".join(map(repr, known)))]
-    for name, fine, wanted in rules:
-        if not fine:
-            owner, got = type(attack).__name__, getattr(attack, name)
-            raise ParameterError(f"The '{name}' parameter of {owner} must be {wanted}. Got {got!r} instead.")
-    require_device(attack.device, type(attack).__name__)
 
 
 def _require_binary(features: Any) -> None:

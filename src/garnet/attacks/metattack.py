@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -13,15 +12,14 @@ import torch
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.greed import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
+from garnet.attacks.models import Surrogate, built
 from garnet.attacks.pair_scores import PairGradient
 from garnet.attacks.unrolled import unrolled_meta_gradient
 from garnet.attacks.wiring import Wiring
 from garnet.backbones import LinearGCN
 from garnet.backbones.base import Backbone
-from garnet.errors import ParameterError
 from garnet.graph import Edges
-from garnet.parameters import is_number, is_whole, require_device, require_rules
-from garnet.registry import BACKBONES
+from garnet.parameters import Count, Device, Positive, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +52,18 @@ class Metattack(Attack):
     needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
 
     variant: Literal["self", "train", "both"] = "self"
-    given_up: float = 0.01
+    given_up: ShareBelowOne = 0.01
     unnoticeable: bool = False
     approx: bool = False
-    surrogate: str | Backbone = "linear-gcn"
-    steps: int = 100
-    lr: float = 0.1
-    momentum: float = 0.9
-    hidden: int = 16
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    steps: Count = 100
+    lr: Positive = 0.1
+    momentum: ShareBelowOne = 0.9
+    hidden: Width = 16
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        backbone = self._require_valid()
+        backbone = built(self.surrogate)
         aim = aim_of(task, backbone, self.variant, self.given_up, self.device)
         greed = Greed(Wiring(task.graph.adjacency, self.device), unnoticeable=self.unnoticeable)
         for one, other in task.done.T.tolist():
@@ -88,24 +86,8 @@ class Metattack(Attack):
         chosen = first_order_gradient if self.approx else linear_meta_gradient
         return chosen(wiring, aim, descent, generator)
 
-    def _require_valid(self) -> Backbone:
-        """Refuse, in one sentence, parameters that make no sense; gives the surrogate back."""
-        rules = (
-            ("variant", self.variant in ("self", "train", "both"), "'self', 'train' or 'both'"),
-            ("given_up", is_number(self.given_up) and 0 <= self.given_up < 1, "at least 0 and below 1"),
-            ("steps", is_whole(self.steps) and self.steps >= 1, "an integer >= 1"),
-            ("hidden", is_whole(self.hidden) and self.hidden >= 1, "an integer >= 1"),
-            ("lr", is_number(self.lr) and 0 < self.lr < math.inf, "a positive number"),
-            ("momentum", is_number(self.momentum) and 0 <= self.momentum < 1, "at least 0 and below 1"),
-        )
-        require_rules(self, rules)
-        require_device(self.device, "Metattack")
-        backbone = BACKBONES.build(self.surrogate, {}) if isinstance(self.surrogate, str) else self.surrogate
-        if isinstance(backbone, LinearGCN):
-            if backbone.hops != 2:
-                raise ParameterError(f"Metattack's linear surrogate has two hops. Got {backbone.hops} instead.")
-        elif self.approx:
-            raise ParameterError(
-                "The approximation of Metattack is for its linear surrogate; leave one of the two out."
-            )
-        return backbone
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        backbone = built(self.surrogate)
+        linear = isinstance(backbone, LinearGCN)
+        yield "surrogate", not isinstance(backbone, LinearGCN) or backbone.hops == 2, "of two hops where it is linear"
+        yield "approx", linear or not self.approx, "False where the surrogate is not linear"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,12 +18,29 @@ from garnet.backbones.gcn import GCNInputs
 from garnet.backbones.module import ModuleInputs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.parameters import Rule
 from garnet.predictor import Predictor
-from garnet.registry import BACKBONES
+from garnet.registry import BACKBONES, known_name
 from garnet.sparse import normalized_matrix
 from garnet.training import Training, train
 
 Labels = Literal["true", "predicted"]
+
+
+def _surrogate(value: Any) -> str | None:
+    names = BACKBONES.names()
+    if issubclass(type(value), Backbone):
+        return None
+    try:
+        known_name(value, names, "backbone")
+    except ParameterError:
+        near = get_close_matches(value[:100], names) if issubclass(type(value), str) else []
+        return f"a backbone, or the name of one: {' or '.join(near) or ', '.join(names)}"
+    return None
+
+
+Surrogate = Annotated[str | Backbone, Rule(_surrogate)]
+"""A model that stands in for a victim, or its name."""
 LOSSES = ("tanh-margin", "masked-cross-entropy", "cross-entropy", "margin")
 
 
@@ -118,8 +136,13 @@ def edge_model(task: Task, surrogate: str | Backbone, device: str = "cpu") -> Ed
     """
     if task.victim is not None:
         return EdgeModel.of(task.victim, task.graph, device)
-    backbone = BACKBONES.build(surrogate, {}) if isinstance(surrogate, str) else surrogate
-    return EdgeModel.of(fitted(task, backbone, device), task.graph, device)
+    return EdgeModel.of(fitted(task, built(surrogate), device), task.graph, device)
+
+
+def built(surrogate: str | Backbone) -> Backbone:
+    """A surrogate, by its name if it has no more than that."""
+    backbone: Backbone = BACKBONES.build(surrogate, {}) if isinstance(surrogate, str) else surrogate
+    return backbone
 
 
 def fitted(task: Task, backbone: Backbone, device: str = "cpu") -> Predictor:

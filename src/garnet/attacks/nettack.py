@@ -16,7 +16,7 @@ from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_number, is_whole
+from garnet.parameters import Count, PositiveOrInfinite
 from garnet.training import Training, train
 
 
@@ -60,13 +60,13 @@ class Nettack(Attack):
     structure: bool = True
     features: bool = False
     direct: bool = True
-    influencers: int = 5
+    influencers: Count = 5
     unnoticeable: bool = True
-    cutoff: float = 0.004
+    cutoff: PositiveOrInfinite = 0.004
     sequential: bool = True
 
     def _run(self, task: Task) -> Iterator[Change]:
-        self._require_valid(task.graph)
+        self._require_words(task.graph)
         clean = Surrogate(task.graph, self._weights(task))
         state = clean.copy()
         made = set[Flip]()
@@ -143,15 +143,10 @@ class Nettack(Attack):
         weights: Floats = victim.on(task.graph).parameters["weight"].double().numpy()
         return weights
 
-    def _require_valid(self, graph: Graph) -> None:
-        for name, fine, wanted in (
-            ("structure", self.structure or self.features, "True where 'features' is False"),
-            ("influencers", is_whole(self.influencers) and self.influencers >= 1, "an integer >= 1"),
-            ("cutoff", is_number(self.cutoff) and self.cutoff > 0, "a positive number"),
-        ):
-            if not fine:
-                got = getattr(self, name)
-                raise ParameterError(f"The '{name}' parameter of Nettack must be {wanted}. Got {got!r} instead.")
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        yield "structure", bool(self.structure or self.features), "True where 'features' is False"
+
+    def _require_words(self, graph: Graph) -> None:
         features = require_features(graph)
         values = features.data if sp.issparse(features) else features
         if self.features and not np.isin(values, (0, 1)).all():

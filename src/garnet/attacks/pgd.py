@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.base import Attack, Stop, Task
-from garnet.attacks.models import EdgeModel, Labels, edge_model
-from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges, require_valid
-from garnet.backbones.base import BUFFER, Backbone
+from garnet.attacks.models import EdgeModel, Labels, Surrogate, edge_model
+from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges
+from garnet.backbones.base import BUFFER
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph
 from garnet.lesson import require_trainable
+from garnet.parameters import Count, Device, Natural, Positive
 
 MOST_NODES = 5_000
 """Beyond, all pairs of nodes are too many: at this number a step takes half a gigabyte and some seconds."""
@@ -47,16 +48,15 @@ class PGD(Attack):
     needs: ClassVar[tuple[str, ...]] = ("features",)
     goes_on: ClassVar[bool] = False
 
-    steps: int = 200
-    lr: float = 0.1
-    samples: int = 20
+    steps: Count = 200
+    lr: Positive = 0.1
+    samples: Natural = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        require_valid(self, {"steps": 1, "samples": 0})
         descent = _all_pairs(self, task)
         try:
             for step in range(self.steps):
@@ -93,18 +93,17 @@ class MinMax(Attack):
     needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
     goes_on: ClassVar[bool] = False
 
-    steps: int = 200
-    lr: float = 0.1
-    inner_steps: int = 1
-    inner_lr: float = 0.01
-    samples: int = 20
+    steps: Count = 200
+    lr: Positive = 0.1
+    inner_steps: Count = 1
+    inner_lr: Positive = 0.01
+    samples: Natural = 20
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
-    surrogate: str | Backbone = "linear-gcn"
-    device: str = "cpu"
+    surrogate: Surrogate = "linear-gcn"
+    device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        require_valid(self, {"steps": 1, "inner_steps": 1, "samples": 0})
         descent = _all_pairs(self, task)
         learner = _Learner(descent.problem.model, task.graph, self.inner_lr)
         try:

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from garnet.attacks.base import Attack, Task, flips
-from garnet.errors import ParameterError
 from garnet.graph import Edges
 
 
@@ -28,10 +27,6 @@ class Random(Attack):
 
     def _run(self, task: Task) -> Iterator[Edges]:
         chances = {"add": 1.0, "drop": 0.0, "both": 0.5}
-        if self.kind not in chances:
-            raise ParameterError(
-                f"The 'kind' parameter of Random must be one of 'add', 'drop', 'both'. Got {self.kind!r} instead."
-            )
         generator, n = np.random.default_rng(task.seed), task.graph.num_nodes
         edges = task.graph.edges
         present, done = set(map(tuple, edges.T.tolist())), set(map(tuple, task.done.T.tolist()))

@@ -11,40 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.attacks.base import Attack, Task
-from garnet.attacks.models import LOSSES, EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
-from garnet.errors import ParameterError
+from garnet.attacks.base import Task
+from garnet.attacks.models import EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
 from garnet.graph import Edges
-from garnet.parameters import is_number, is_whole, require_device
 
 Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
-
-
-def require_valid(attack: Attack, least: dict[str, int]) -> None:
-    """Refuse, in one sentence, parameters that these attacks cannot have.
-
-    Args:
-        attack: whose parameters they are.
-        least: those that are integers, and the least they may be.
-
-    Raises:
-        ParameterError: a parameter lies outside what is allowed.
-    """
-    rules = [
-        (name, is_whole(getattr(attack, name)) and getattr(attack, name) >= value, f"an integer >= {value}")
-        for name, value in least.items()
-    ]
-    for name, known in (("loss", LOSSES), ("labels", ("true", "predicted"))):
-        fine = getattr(attack, name, known[0]) in (*known, getattr(type(attack), name, known[0]))
-        rules.append((name, fine, "one of " + ", ".join(map(repr, known))))
-    for name in ("lr", "inner_lr"):
-        rate = getattr(attack, name, 1.0)
-        rules.append((name, is_number(rate) and 0 < rate < math.inf, "a positive number"))
-    for name, fine, wanted in rules:
-        if not fine:
-            owner, got = type(attack).__name__, getattr(attack, name)
-            raise ParameterError(f"The '{name}' parameter of {owner} must be {wanted}. Got {got!r} instead.")
-    require_device(getattr(attack, "device", "cpu"), type(attack).__name__)
 
 
 def aims(task: Task) -> list[tuple[NDArray[np.int64], int]]:

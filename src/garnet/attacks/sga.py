@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.models import Labels, fitted
-from garnet.attacks.relaxation import require_valid
 from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import ParameterError
 from garnet.graph import Edges, Graph, Split
+from garnet.parameters import Count
 
 Nodes = NDArray[np.int64]
 
@@ -43,11 +43,10 @@ class SGA(Attack):
     scope: ClassVar[Literal["local"]] = "local"
     needs: ClassVar[tuple[str, ...]] = ("features",)
 
-    potential: int = 1000
+    potential: Count = 1000
     labels: Labels = "true"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        require_valid(self, {"potential": 1})
         scene = _Scene(task.graph, _hidden(task), self.potential)
         done, count = iter(task.done.T.tolist()), len(task.targets)
         for index, target in enumerate(task.targets.tolist()):

@@ -16,7 +16,7 @@ from garnet.audit.planted import planted
 from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
-from garnet.parameters import require_device
+from garnet.parameters import Seed, require_arguments, require_device
 from garnet.provenance import Provenance
 from garnet.purification import Clock, Progress, Stage
 
@@ -140,6 +140,7 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
         >>> found.suspicion.shape == (cora().num_edges,)
         True
     """
+    require_arguments("audit", seed=(seed, Seed))
     require_device(device, "audit")
     graph = as_graph(graph)
     if not graph.num_edges:

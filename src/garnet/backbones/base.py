@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.graph import Graph
-from garnet.parameters import is_number, is_whole
+from garnet.parameters import require_arguments
 from garnet.sparse import SparseMatrix
 
 Parameters = dict[str, Tensor]
@@ -26,12 +26,12 @@ BUFFER = "buffer."
 
 # Dense features with fewer nonzero entries than this share are multiplied as sparse ones.
 _SPARSE_BELOW = 0.25
-_LEAST = {"layers": 1, "hidden": 1, "rounds": 1, "hops": 0}
 
 # With so few columns the time goes into the matrix, with more into the activations and their place in a CPU's cache.
 _NARROW = 32
 
 
+@runtime_checkable
 class Backbone(Protocol):
     """A model as a value: the constructor stores its parameters, the methods say what to do with them."""
 
@@ -134,28 +134,13 @@ def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
     return graph.features
 
 
-def require_valid(backbone: Any) -> None:
-    """Refuse, in one sentence, parameters that no model can have; a backbone's own `require_valid` is asked too.
+def require_backbone(backbone: Any, owner: str) -> None:
+    """Refuse, in one sentence, what is no backbone, such as a class that was not called.
 
     Raises:
-        ParameterError: a parameter lies outside what is allowed.
+        ParameterError: it lacks what a backbone has.
     """
-    for name, least in _LEAST.items():
-        value = getattr(backbone, name, least)
-        if not is_whole(value) or value < least:
-            raise ParameterError(
-                f"The '{name}' parameter of {type(backbone).__name__} must be an integer >= {least}. "
-                f"Got {value!r} instead."
-            )
-    for name in ("dropout", "alpha"):
-        value = getattr(backbone, name, 0.0)
-        if not is_number(value) or not 0 <= value <= 1 or (name == "dropout" and value == 1):
-            raise ParameterError(
-                f"The '{name}' parameter of {type(backbone).__name__} must lie between 0 and 1. Got {value!r} instead."
-            )
-    own = getattr(backbone, "require_valid", None)
-    if own is not None:
-        own()
+    require_arguments(owner, backbone=(backbone, Backbone))
 
 
 def propagate(matrix: SparseMatrix | Tensor, hidden: Tensor) -> Tensor:

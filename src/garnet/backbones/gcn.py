@@ -9,6 +9,7 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
 from garnet.graph import Graph
+from garnet.parameters import Depth, ShareBelowOne, Width, require_parameters
 from garnet.sparse import SparseMatrix
 
 
@@ -33,11 +34,14 @@ class GCN:
         residual: add a hidden layer's input to its output.
     """
 
-    layers: int = 2
-    hidden: int = 64
-    dropout: float = 0.5
+    layers: Depth = 2
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
     batch_norm: bool = False
     residual: bool = False
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights, no bias to begin with."""

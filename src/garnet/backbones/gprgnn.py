@@ -11,6 +11,7 @@ from garnet.backbones.base import Noise, Parameters, dropout, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.backbones.mlp import MLP
 from garnet.graph import Graph
+from garnet.parameters import Hops, Share, ShareBelowOne, Width, require_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +28,13 @@ class GPRGNN:
         dropout: share of units left out of each training step, in the perceptron and before the filter.
     """
 
-    hops: int = 10
-    alpha: float = 0.5
-    hidden: int = 64
-    dropout: float = 0.5
+    hops: Hops = 10
+    alpha: Share = 0.5
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's parameters, and PageRank's coefficients."""

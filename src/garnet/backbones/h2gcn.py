@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +13,7 @@ from torch import Tensor
 from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, symmetric_matrix
 from garnet.errors import ParameterError
 from garnet.graph import Graph
+from garnet.parameters import ShareBelowOne, Width, require_parameters, whole
 from garnet.sparse import SparseMatrix
 
 
@@ -38,9 +40,12 @@ class H2GCN:
             which the paper does not have, it lost seven points on Chameleon.
     """
 
-    rounds: int = 2
-    hidden: int = 64
-    dropout: float = 0.5
+    rounds: Annotated[int, whole(1, 16)] = 2
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""

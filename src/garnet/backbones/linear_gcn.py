@@ -10,6 +10,7 @@ from torch import Tensor
 from garnet.backbones.base import Noise, Parameters, glorot, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.graph import Graph
+from garnet.parameters import Hops, require_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,10 @@ class LinearGCN:
         hops: how often neighbours are averaged, K.
     """
 
-    hops: int = 2
+    hops: Hops = 2
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""

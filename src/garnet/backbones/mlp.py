@@ -9,6 +9,7 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, linear
 from garnet.graph import Graph
+from garnet.parameters import ShareBelowOne, Width, require_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +21,11 @@ class MLP:
         dropout: share of the inputs of each map left out of each training step.
     """
 
-    hidden: int = 64
-    dropout: float = 0.5
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Weights and biases as torch's `Linear` draws them."""

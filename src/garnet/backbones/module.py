@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from garnet.backbones.base import BUFFER, Noise, Parameters, require_features
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, most_classes
+from garnet.parameters import require_parameters
 
 _SIZES = BUFFER + "sizes"
 _OWN = BUFFER + "own."
@@ -63,6 +64,9 @@ class Module:
     """
 
     build: Build
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Parameters and buffers of a module that is built with random numbers of its own."""

@@ -12,9 +12,10 @@ from garnet.datasets import download
 from garnet.datasets.embedded import cora
 from garnet.datasets.files import load_graph
 from garnet.datasets.ogb import is_ogb, read_ogb
-from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets
+from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets, require_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, Split, as_graph
+from garnet.parameters import NonNegative, require_arguments
 from garnet.registry import known_name
 
 _SPLITS = ("prognn", "geom-gcn", "ogb", "random")
@@ -118,15 +119,14 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     entry = _CATALOG[name]
     if wanted == "ogb" and entry.split != "ogb":
         raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
+    train, val = entry.shares if wanted is None else _shares(wanted)
+    require_split(train, val, seed)
     graph = _clean(name, entry)
     if wanted is None:
         found = _published_split(graph, entry, entry.split)
         if found is None and entry.split != "ogb":
-            train, val = entry.shares
             found = random_split(graph.labels, train=train, val=val, seed=seed)
     elif wanted.startswith("random"):
-        shares = _SPLIT.fullmatch(wanted)
-        train, val = (float(shares[part]) if shares and shares[part] else 0.1 for part in ("train", "val"))
         found = random_split(graph.labels, train=train, val=val, seed=seed)
     else:
         found = _published_split(graph, entry, wanted)
@@ -222,6 +222,13 @@ def _published_split(graph: Graph, entry: _Entry, wanted: str) -> Split | None:
         raise GraphError(f"The split in {path} does not fit the graph. {error}") from error
 
 
+def _shares(wanted: str) -> tuple[float, float]:
+    """Of a random split, as its name says."""
+    found = _SPLIT.fullmatch(wanted)
+    train, val = (float(found[part]) if found and found[part] else 0.1 for part in ("train", "val"))
+    return train, val
+
+
 def _split_file(entry: _Entry, wanted: str) -> str:
     if wanted == "ogb":
         return entry.file
@@ -233,8 +240,7 @@ def _split_file(entry: _Entry, wanted: str) -> str:
 
 def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: float) -> Path | None:
     """The file for a budget; None for a budget of 0."""
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget < math.inf:
-        raise ParameterError(f"The 'budget' parameter of poisoned must be a number >= 0. Got {budget!r} instead.")
+    require_arguments("poisoned", budget=(budget, NonNegative))
     if budget == 0:
         return None
     before, after = pattern.split("{}")

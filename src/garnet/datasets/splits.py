@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from garnet.arrays import as_array
 from garnet.datasets.archive import Archive, read_npy
 from garnet.datasets.text import read_text, reading
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError, ParameterError, brief
 from garnet.graph import Split
+from garnet.parameters import Seed, is_number, require_arguments
 
 _PARTS = ("train", "val", "test")
 
@@ -42,13 +43,7 @@ def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0
         >>> len(split.train), len(split.val), len(split.test)
         (2, 2, 2)
     """
-    if not (train > 0 and val > 0 and train + val < 1):
-        raise ParameterError(
-            "The 'train' and 'val' parameters of random_split must be positive and leave something for testing. "
-            f"Got {train!r} and {val!r} instead."
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError(f"The 'seed' parameter of random_split must be an integer >= 0. Got {seed!r} instead.")
+    require_split(train, val, seed)
     classes = _known_classes(labels)
     known = np.flatnonzero(classes >= 0)
     if not len(known):
@@ -68,6 +63,20 @@ def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0
     rank[order] = np.arange(len(known)) - np.repeat(np.cumsum(counts) - counts, counts)
     part = (rank >= for_train[own]).astype(np.int8) + (rank >= (for_train + for_val)[own])
     return Split(*(known[part == number] for number in range(3)))
+
+
+def require_split(train: float, val: float, seed: int) -> None:
+    """Refuse, in one sentence, what no random split can be drawn with.
+
+    Raises:
+        ParameterError: a share is not positive, nothing is left for testing, or the seed is none.
+    """
+    if not (is_number(train) and is_number(val) and train > 0 and val > 0 and train + val < 1):
+        raise ParameterError(
+            "The 'train' and 'val' parameters of random_split must be positive and leave something for testing. "
+            f"Got {brief(train)} and {brief(val)} instead."
+        )
+    require_arguments("random_split", seed=(seed, Seed))
 
 
 def read_prognn(path: Path) -> Split:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from garnet.arrays import as_array
 from garnet.edges import pairs
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.graph import Edges, Graph, as_graph
+from garnet.parameters import Count, Natural, NonNegative, Seed, Share, number, require_arguments, whole
 from garnet.resident import joined
 
 _ROWS_AT_ONCE = 1 << 16
@@ -51,11 +52,8 @@ def block_model(
         >>> block_model(1000, classes=3, mean_degree=4.0, seed=7).labels.max()
         np.int64(2)
     """
-    _require_integer("block_model", "n", n, 0)
-    _require_integer("block_model", "classes", classes, 1)
-    _require("block_model", "mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}")
-    _require("block_model", "homophily", homophily, 0 <= homophily <= 1, "lie in [0, 1]")
-    _require("block_model", "exponent", exponent, exponent > 2, "be above 2")
+    require_arguments("block_model", n=(n, Natural), classes=(classes, Count), homophily=(homophily, Share))
+    _require_degrees("block_model", n, mean_degree, exponent, seed)
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(n) % classes)
     by_class = np.argsort(labels, kind="stable")
@@ -114,13 +112,11 @@ def nested_block_model(
         >>> nested_block_model(2000, classes=4, branching=3, depth=2, seed=1).num_nodes
         2000
     """
-    for name, value in (("classes", classes), ("branching", branching), ("depth", depth)):
-        _require_integer("nested_block_model", name, value, 1)
-    _require_integer("nested_block_model", "n", n, classes)
-    _require(
-        "nested_block_model", "mean_degree", mean_degree, 0 <= mean_degree < max(n, 1), f"lie in [0, n), with n = {n}"
+    require_arguments(
+        "nested_block_model", classes=(classes, Count), branching=(branching, Count), depth=(depth, Count)
     )
-    _require("nested_block_model", "exponent", exponent, exponent > 2, "be above 2")
+    require_arguments("nested_block_model", n=(n, Annotated[int, whole(classes)]))
+    _require_degrees("nested_block_model", n, mean_degree, exponent, seed)
     rng = np.random.default_rng(seed)
     # Ends of the communities of each level on the line of nodes, the smallest last.
     levels = [np.array([0, n])]
@@ -179,6 +175,7 @@ def contextual_block_model(
         >>> contextual_block_model(1000, classes=3, features=16, seed=7).features.shape
         (1000, 16)
     """
+    require_arguments("contextual_block_model", features=(features, Count), signal=(signal, NonNegative))
     graph = block_model(n, classes=classes, mean_degree=mean_degree, homophily=homophily, exponent=exponent, seed=seed)
     return as_graph(graph, features=class_features(graph.labels, dim=features, signal=signal, seed=seed))
 
@@ -209,10 +206,7 @@ def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: i
         >>> class_features([0, 1, -1], dim=8, signal=3.0).shape
         (3, 8)
     """
-    _require_integer("class_features", "dim", dim, 1)
-    _require_integer("class_features", "seed", seed, 0)
-    if not 0 <= signal < np.inf:
-        raise ParameterError(f"The 'signal' parameter of class_features must be a number >= 0. Got {signal!r} instead.")
+    require_arguments("class_features", dim=(dim, Count), signal=(signal, NonNegative), seed=(seed, Seed))
     classes = as_array(labels, "Labels")
     if classes.ndim != 1 or classes.dtype.kind not in "iu":
         raise GraphError(
@@ -251,7 +245,7 @@ def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
         array([[1],
                [2]])
     """
-    _require_integer("inter_class_edges", "count", count, 0)
+    require_arguments("inter_class_edges", count=(count, Natural), seed=(seed, Seed))
     if graph.labels is None:
         raise GraphError("The graph has no labels, so no edge can be told to join two classes.")
     n, labels = graph.num_nodes, graph.labels
@@ -313,13 +307,13 @@ def _locate(reach: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[n
     return np.minimum(found, max(len(reach) - 2, 0)).astype(np.int64)
 
 
-def _require(function: str, name: str, value: Any, fulfilled: bool, must: str) -> None:
-    if not fulfilled:
-        raise ParameterError(f"The '{name}' parameter of {function} must {must}. Got {value!r} instead.")
-
-
-def _require_integer(function: str, name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(
-            f"The '{name}' parameter of {function} must be an integer >= {least}. Got {value!r} instead."
-        )
+def _require_degrees(function: str, n: int, mean_degree: Any, exponent: Any, seed: Any) -> None:
+    """Refuse degrees that no graph of n nodes has."""
+    below = number(f"in [0, n), with n = {n}", lambda degree: 0 <= degree < max(n, 1))
+    steep = number("above 2", lambda power: power > 2, infinite=True)
+    require_arguments(
+        function,
+        mean_degree=(mean_degree, Annotated[float, below]),
+        exponent=(exponent, Annotated[float, steep]),
+        seed=(seed, Seed),
+    )

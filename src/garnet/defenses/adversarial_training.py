@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,16 +14,25 @@ from garnet.attacks.budget import Budget
 from garnet.attacks.models import EdgeModel
 from garnet.attacks.relaxation import Candidates, Descent, Relaxation
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Noise, Parameters, require_features, require_valid
+from garnet.backbones.base import Noise, Parameters, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
+from garnet.parameters import (
+    Count,
+    Device,
+    Positive,
+    ShareBelowOne,
+    number,
+    require_device,
+    require_parameters,
+    require_seeds,
+)
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.sparse import normalized_matrix
-from garnet.training import Training
+from garnet.training import Training, require_batches
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
 # As in PRBCD: pairs that stay in the block, for each flip of the budget.
@@ -78,17 +87,19 @@ class AdversarialTraining:
             the `taught` ones.
     """
 
+    whole_graph: ClassVar[bool] = True
+
     # Half of all units left out is noise enough to hide what the attacks teach.
     backbone: GPRGNN | GCN = field(default_factory=lambda: GPRGNN(dropout=0.2))
     # Any confidence at all: the first model is stopped early, so it is seldom sure and often right.
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, confidence=0.01))
-    device: str = "cpu"
-    budget: float | Budget = 0.2
-    steps: int = 1
-    step_size: float = 0.25
-    block_size: int | None = None
-    warmup: float = 0.1
-    settle: float = 0.5
+    device: Device = "cpu"
+    budget: Annotated[float, number("a share >= 0", lambda x: x >= 0)] | Budget = 0.2
+    steps: Count = 1
+    step_size: Positive = 0.25
+    block_size: Count | None = None
+    warmup: ShareBelowOne = 0.1
+    settle: ShareBelowOne = 0.5
     attacked: Literal["all", "taught"] = "all"
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
@@ -102,7 +113,7 @@ class AdversarialTraining:
         graph = as_graph(graph)
         require_trainable(graph)
         require_seeds(seeds)
-        self.require_valid()
+        require_device(self.device, "AdversarialTraining")
         flips = self._flips(graph)
         clock = Clock(None)
         with clock("train"):
@@ -110,29 +121,13 @@ class AdversarialTraining:
             predictors = [_Course(self, graph, inputs, flips, seed, progress).predictor() for seed in seeds]
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, parameters that make no sense."""
-        require_rules(self, self._rules())
-        require_valid(self.backbone)
-        require_device(self.device, "AdversarialTraining")
-        self.training.require_valid()
-        if self.training.batch_size is not None:
-            raise ParameterError(
-                "AdversarialTraining attacks the whole graph and makes no batches; leave 'batch_size' out."
-            )
+    def __post_init__(self) -> None:
+        require_parameters(self)
+        require_batches(self, self.training)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        convolves = isinstance(self.backbone, GCN) or (isinstance(self.backbone, GPRGNN) and self.backbone.hops != 0)
+        convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0
         yield "backbone", convolves, "GPRGNN with at least one hop or GCN, whose edges can be weighed"
-        share = is_number(self.budget) and 0 <= self.budget < math.inf  # type: ignore[operator]
-        yield "budget", share or isinstance(self.budget, Budget), "a share >= 0 or a Budget"
-        yield "steps", is_whole(self.steps) and self.steps >= 1, "an integer >= 1"
-        size = self.block_size
-        yield "step_size", is_number(self.step_size) and 0 < self.step_size < math.inf, "a positive number"
-        yield "block_size", size is None or (is_whole(size) and size >= 1), "an integer >= 1 or None"
-        for name in ("warmup", "settle"):
-            yield name, is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1, "at least 0 and below 1"
-        yield "attacked", self.attacked in ("all", "taught"), "one of 'all', 'taught'"
 
     def _flips(self, graph: Graph) -> int:
         """How many pairs the attacks may flip, of which the block must hold twice as many."""

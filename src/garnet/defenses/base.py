@@ -12,9 +12,10 @@ from torch import Tensor
 
 from garnet.backbones.base import Noise, Parameters
 from garnet.graph import Graph
+from garnet.parameters import Device, require_parameters
 from garnet.predictor import Predictor
 from garnet.purification import Progress, Stage
-from garnet.training import Training, train
+from garnet.training import Training, require_batches, train
 
 
 class Cleaned(Protocol):
@@ -31,6 +32,7 @@ class Cleaned(Protocol):
         ...
 
 
+@runtime_checkable
 class Purifier(Protocol):
     """A graph in, a graph with other edges out."""
 
@@ -69,7 +71,13 @@ class Model(ABC):
     """Whether it needs all of the graph at once, so that no batches can be made."""
 
     training: Training = field(default_factory=Training)
-    device: str = "cpu"
+    device: Device = "cpu"
+
+    @final
+    def __post_init__(self) -> None:
+        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        require_parameters(self)
+        require_batches(self, self.training)
 
     @abstractmethod
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +13,8 @@ from torch import Tensor
 from garnet.backbones import MLP
 from garnet.backbones.base import Features, Noise, Parameters, gcn_matrix, propagate
 from garnet.defenses.base import Model
-from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_number
+from garnet.parameters import Hops, NonNegative, ShareBelowOne, Width
 from garnet.sparse import SparseMatrix
 from garnet.training import Training
 
@@ -71,26 +69,13 @@ class ElasticGNN(Model):
         dropout: share of the inputs of each of its maps left out of each training step.
     """
 
-    lambda1: float = 2.0
-    lambda2: float = 0.0
+    lambda1: NonNegative = 2.0
+    lambda2: NonNegative = 0.0
     norm: Norm = "L21"
-    hops: int = 10
-    hidden: int = 64
-    dropout: float = 0.8
+    hops: Hops = 10
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.8
     training: Training = field(default_factory=lambda: Training(epochs=500, lr=0.01, weight_decay=5e-4))
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what no smoothing allows."""
-        for name in ("lambda1", "lambda2"):
-            value = getattr(self, name)
-            if not is_number(value) or not 0 <= value < math.inf:
-                raise ParameterError(
-                    f"The '{name}' parameter of ElasticGNN must be a number >= 0. Got {value!r} instead."
-                )
-        if self.norm not in get_args(Norm):
-            raise ParameterError(
-                f"The 'norm' parameter of ElasticGNN must be one of 'L21', 'L1'. Got {self.norm!r} instead."
-            )
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's; message passing has none."""

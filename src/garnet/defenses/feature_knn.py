@@ -8,11 +8,11 @@ from typing import cast
 import numpy as np
 from torch import Tensor
 
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.features import Features, feature_block, scale
 from garnet.graph import Graph
 from garnet.neighbors import choose_neighbors, union
-from garnet.parameters import is_whole
+from garnet.parameters import Count, Seed, require_parameters
 from garnet.prune import inner_products
 from garnet.purification import Clock, Progress, Stage
 
@@ -35,18 +35,15 @@ class FeatureKNN:
         seed: of what is random in the search.
     """
 
-    k: int = 15
-    feature_rank: int | None = None
-    seed: int = 0
+    k: Count = 15
+    feature_rank: Count | None = None
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def purify(self, graph: Graph, *, progress: Progress | None = None) -> FeatureGraph:
         """The graph of nearest features, its edges weighted by the cosine."""
-        for name in ("k", "feature_rank"):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= 1) and not (value is None and name == "feature_rank"):
-                raise ParameterError(
-                    f"The '{name}' parameter of FeatureKNN must be an integer >= 1. Got {value!r} instead."
-                )
         if graph.features is None or not graph.features.shape[1]:
             raise GraphError("The graph has no features, and FeatureKNN joins by nothing else; give it some.")
         clock = Clock(progress)

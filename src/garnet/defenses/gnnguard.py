@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Features, Noise, Parameters, dropout, linear, require_features, require_valid
+from garnet.backbones.base import Features, Noise, Parameters, dropout, linear, require_features
 from garnet.backbones.gcn import standardized
 from garnet.backbones.mlp import MLP
 from garnet.defenses.base import Model
 from garnet.defenses.jaccard import cosine_similarity
-from garnet.errors import ParameterError
 from garnet.features import scale
 from garnet.graph import Graph
 from garnet.graphlets import graphlet_degrees
-from garnet.parameters import is_number
+from garnet.parameters import Share
 from garnet.pattern import Pattern
 from garnet.sparse import pair_products
 
@@ -115,26 +114,9 @@ class GNNGuard(Model):
     """
 
     backbone: GCN | GPRGNN = field(default_factory=GCN)
-    threshold: float = 0.1
+    threshold: Share = 0.1
     similarity: Similarity = "features"
-    memory: float | None = None
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what this model cannot be."""
-        if not isinstance(self.backbone, GCN | GPRGNN):
-            raise ParameterError(
-                f"The 'backbone' parameter of GNNGuard must be a GCN or a GPRGNN. Got {self.backbone!r} instead."
-            )
-        require_valid(self.backbone)
-        if self.similarity not in get_args(Similarity):
-            raise ParameterError(
-                "The 'similarity' parameter of GNNGuard must be one of 'features', 'graphlets'. "
-                f"Got {self.similarity!r} instead."
-            )
-        for name, wanted in (("threshold", "between 0 and 1"), ("memory", "between 0 and 1, or be None")):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 <= value <= 1) and not (value is None and name == "memory"):
-                raise ParameterError(f"The '{name}' parameter of GNNGuard must lie {wanted}. Got {value!r} instead.")
+    memory: Share | None = None
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Those of the backbone, and the memory's logit."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.features import scale
 from garnet.graph import Edges, Graph
-from garnet.parameters import is_number
+from garnet.parameters import AnyNumber, require_parameters
 from garnet.prune import inner_products
 from garnet.purification import Clock, Ledger, Progress, Stage
 
@@ -55,20 +55,14 @@ class Jaccard:
         similarity: `jaccard`, `cosine`, or `auto`, the first if all features are 0 or 1.
     """
 
-    threshold: float = 0.01
+    threshold: AnyNumber = 0.01
     similarity: Similarity = "auto"
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def purify(self, graph: Graph, *, progress: Progress | None = None) -> JaccardGraph:
         """The graph without the edges whose ends are unlike."""
-        if not is_number(self.threshold):
-            raise ParameterError(
-                f"The 'threshold' parameter of Jaccard must be a number. Got {self.threshold!r} instead."
-            )
-        if self.similarity not in get_args(Similarity):
-            allowed = ", ".join(map(repr, get_args(Similarity)))
-            raise ParameterError(
-                f"The 'similarity' parameter of Jaccard must be one of {allowed}. Got {self.similarity!r} instead."
-            )
         if graph.features is None or not graph.features.shape[1]:
             raise GraphError("The graph has no features, and Jaccard compares nothing else; give it some.")
         clock = Clock(progress)

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, require_features
 from garnet.defenses.base import Model
-from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_whole
+from garnet.parameters import Count, Share, ShareBelowOne, Width
 from garnet.solvers import choose_solver
 from garnet.sparse import SparseMatrix
 from garnet.spectral import normalized_adjacency
@@ -87,16 +86,11 @@ class LFR(Model):
 
     whole_graph: ClassVar[bool] = True
 
-    rank: int = 100
-    alpha: float = 0.5
-    hidden: int = 128
-    dropout: float = 0.5
+    rank: Count = 100
+    alpha: Share = 0.5
+    hidden: Width = 128
+    dropout: ShareBelowOne = 0.5
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4))
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what no graph allows."""
-        if not is_whole(self.rank) or self.rank < 1:
-            raise ParameterError(f"The 'rank' parameter of LFR must be an integer >= 1. Got {self.rank!r} instead.")
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights, no bias, and responses of about one."""

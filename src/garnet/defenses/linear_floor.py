@@ -15,6 +15,7 @@ from garnet.defenses.jaccard import jaccard_similarity
 from garnet.errors import GraphError
 from garnet.graph import Graph, Split
 from garnet.lesson import require_trainable
+from garnet.parameters import Count, NonNegative, Share, require_parameters, require_seed, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 
@@ -40,12 +41,16 @@ class LinearFloor:
         knn_weight: weight of their edges beside those of the input.
     """
 
-    least_similarity: float | tuple[float, ...] = (0.02, 0.05)
-    k: int = 10
-    knn_weight: float = 0.5
+    least_similarity: Share | tuple[Share, ...] = (0.02, 0.05)
+    k: Count = 10
+    knn_weight: NonNegative = 0.5
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """The best of the closed forms on the validation nodes."""
+        require_seed(seed)
         split, labels, classes = require_trainable(graph)
         if len(split.train) > _MOST_TRAINING_NODES:
             raise GraphError(
@@ -73,6 +78,7 @@ class LinearFloor:
         self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
     ) -> tuple[Predictor, ...]:
         """The same predictor for every seed."""
+        require_seeds(seeds)
         if progress is not None:
             progress("fit")
         one = self.fit(graph)

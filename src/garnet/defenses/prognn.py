@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,16 +12,26 @@ import torch
 from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Noise, require_features, require_valid
+from garnet.backbones.base import Noise, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.proximal import shrink_
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import Best, Lesson, require_trainable
-from garnet.parameters import is_number, is_whole, require_device, require_rules, require_seeds
+from garnet.parameters import (
+    Bytes,
+    Count,
+    Device,
+    NonNegative,
+    Positive,
+    ShareBelowOne,
+    require_device,
+    require_parameters,
+    require_seeds,
+)
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
-from garnet.training import Training
+from garnet.training import Training, require_batches
 
 # Added to degrees under a root, in the smoothness of the features.
 _LEAST_DEGREE = 1e-3
@@ -78,19 +87,21 @@ class ProGNN:
         device: where they are trained.
     """
 
-    alpha: float = 5e-4
-    beta: float = 1.5
-    gamma: float = 1.0
-    smoothness: float = 1e-3
-    lr_graph: float = 1.0
-    momentum: float = 0.9
-    outer_steps: int = 1
-    inner_steps: int = 10
-    rank: int | None = None
+    whole_graph: ClassVar[bool] = True
+
+    alpha: NonNegative = 5e-4
+    beta: NonNegative = 1.5
+    gamma: NonNegative = 1.0
+    smoothness: NonNegative = 1e-3
+    lr_graph: Positive = 1.0
+    momentum: ShareBelowOne = 0.9
+    outer_steps: Count = 1
+    inner_steps: Count = 10
+    rank: Count | None = None
     backbone: GCN | GPRGNN = field(default_factory=lambda: GCN(hidden=16))
     training: Training = field(default_factory=lambda: Training(epochs=12, lr=0.01, weight_decay=5e-4, patience=3))
-    most_bytes: int = 4 << 30
-    device: str = "cpu"
+    most_bytes: Bytes = 4 << 30
+    device: Device = "cpu"
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """One trained model."""
@@ -103,7 +114,7 @@ class ProGNN:
         graph = as_graph(graph)
         require_trainable(graph)
         require_seeds(seeds)
-        self.require_valid()
+        require_device(self.device, "ProGNN")
         n = graph.num_nodes
         if 4 * n**2 > self.most_bytes:
             raise GraphError(
@@ -117,29 +128,13 @@ class ProGNN:
             predictors = [course.predictor(seed) for seed in seeds]
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, parameters that make no sense."""
-        require_rules(self, self._rules())
-        self.training.require_valid()
-        if self.training.batch_size is not None:
-            raise ParameterError("ProGNN learns the whole graph at once; leave 'batch_size' out.")
-        require_valid(self.backbone)
-        require_device(self.device, "ProGNN")
+    def __post_init__(self) -> None:
+        require_parameters(self)
+        require_batches(self, self.training)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        """Name, whether it is fine, and what it must be."""
-        convolves = isinstance(self.backbone, GCN) or (isinstance(self.backbone, GPRGNN) and self.backbone.hops != 0)
+        convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0
         yield "backbone", convolves, "GCN, or GPRGNN with at least one hop"
-        for name in ("alpha", "beta", "gamma", "smoothness"):
-            value = getattr(self, name)
-            yield name, is_number(value) and 0 <= value < math.inf, "a number >= 0"
-        yield "lr_graph", is_number(self.lr_graph) and 0 < self.lr_graph < math.inf, "a positive number"
-        yield "momentum", is_number(self.momentum) and 0 <= self.momentum < 1, "at least 0 and below 1"
-        for name in ("outer_steps", "inner_steps"):
-            value = getattr(self, name)
-            yield name, is_whole(value) and value >= 1, "an integer >= 1"
-        yield "rank", self.rank is None or (is_whole(self.rank) and self.rank >= 1), "an integer >= 1 or None"
-        yield "most_bytes", is_whole(self.most_bytes) and self.most_bytes >= 1, "an integer >= 1"
 
 
 class _Course:

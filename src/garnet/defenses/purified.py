@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from garnet.backbones import GPRGNN
-from garnet.backbones.base import Backbone, require_valid
+from garnet.backbones.base import Backbone
 from garnet.defenses.base import Defense, Purifier
 from garnet.errors import ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import require_trainable
-from garnet.parameters import require_device, require_seeds
+from garnet.parameters import Device, require_device, require_parameters, require_seeds
 from garnet.predictor import Predictor
-from garnet.purification import Progress
+from garnet.purification import Progress, Stage
 from garnet.purify import GARNET
-from garnet.training import Training, train
+from garnet.training import Training, require_batches, train
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class Purified:
     purifier: Purifier | None = field(default_factory=GARNET)
     backbone: Backbone | Defense = field(default_factory=GPRGNN)
     training: Training | None = None
-    device: str | None = None
+    device: Device | None = None
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+        self._defense()
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """One trained model."""
@@ -52,30 +57,28 @@ class Purified:
         graph = as_graph(graph)
         require_trainable(graph)
         require_seeds(seeds)
-        fit = self._fit()
-        if self.purifier is None:
-            return fit(graph, seeds, progress)
-        cleaned = self.purifier.purify(graph, progress=progress)
-        predictors = fit(cleaned.graph, seeds, progress)
-        return tuple(replace(one, stages=(*cleaned.stages, *one.stages)) for one in predictors)
+        defense = self._defense()
+        device: str = self.device or getattr(defense, "device", None) or "cpu"
+        require_device(device, type(defense or self).__name__)
+        stages: tuple[Stage, ...] = ()
+        if self.purifier is not None:
+            cleaned = self.purifier.purify(graph, progress=progress)
+            graph, stages = cleaned.graph, cleaned.stages
+        if defense is not None:
+            predictors = defense.fit_seeds(graph, seeds, progress=progress)
+        else:
+            model: Any = self.backbone
+            predictors = train(model, graph, seeds=seeds, training=self.training, device=device, progress=progress)
+        return tuple(replace(one, stages=(*stages, *one.stages)) for one in predictors)
 
-    def _fit(self) -> Callable[[Graph, Sequence[int], Progress | None], tuple[Predictor, ...]]:
-        """What trains on the purified graph; what is wrong with it is said before the graph is purified."""
+    def _defense(self) -> Defense | None:
+        """The defence with what it is to have of this one; None for a backbone, which is trained here."""
         model = self.backbone
         if not isinstance(model, Defense):
-            require_valid(model)
-            training, device = self.training or Training(), self.device or "cpu"
-            training.require_valid()
-            require_device(device, "Purified")
-            return lambda graph, seeds, progress: train(
-                model, graph, seeds=seeds, training=training, device=device, progress=progress
-            )
+            require_batches(model, self.training or Training())
+            return None
         given = {name: value for name in ("training", "device") if (value := getattr(self, name)) is not None}
         for name in given:
             if not hasattr(model, name):
                 raise ParameterError(f"{type(model).__name__} has no '{name}' of its own; leave that of Purified out.")
-        defense: Defense = replace(model, **given) if given else model  # type: ignore[type-var]
-        require_valid(defense)
-        getattr(defense, "training", Training()).require_valid()
-        require_device(getattr(defense, "device", "cpu"), type(defense).__name__)
-        return lambda graph, seeds, progress: defense.fit_seeds(graph, seeds, progress=progress)
+        return replace(model, **given) if given else model  # type: ignore[type-var]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
 from garnet.defenses.base import Model
-from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.parameters import is_number
+from garnet.parameters import NonNegative, ShareBelowOne, Width
 from garnet.sparse import SparseMatrix
 from garnet.training import Training
 
@@ -67,21 +65,14 @@ class RGCN(Model):
         device: where it is trained.
     """
 
-    hidden: int = 32
-    dropout: float = 0.6
-    gamma: float = 1.0
-    kl: float = 1.25
-    decay: float = 5e-4
+    hidden: Width = 32
+    dropout: ShareBelowOne = 0.6
+    gamma: NonNegative = 1.0
+    kl: NonNegative = 1.25
+    decay: NonNegative = 5e-4
     training: Training = field(
         default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None),
     )
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what makes no sense."""
-        for name in ("gamma", "kl", "decay"):
-            value = getattr(self, name)
-            if not is_number(value) or not 0 <= value < math.inf:
-                raise ParameterError(f"The '{name}' parameter of RGCN must be a number >= 0. Got {value!r} instead.")
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights; there are no biases."""

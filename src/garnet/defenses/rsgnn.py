@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,7 +15,7 @@ from garnet.edges import canonical
 from garnet.features import feature_block, scale
 from garnet.graph import Graph
 from garnet.neighbors import choose_neighbors, union
-from garnet.parameters import is_number, is_whole, require_rules
+from garnet.parameters import Natural, NonNegative, ShareBelowOne, Width, number
 from garnet.pattern import Pattern
 from garnet.sparse import pair_products
 from garnet.training import Training
@@ -100,31 +98,18 @@ class RSGNN(Model):
 
     whole_graph: ClassVar[bool] = True
 
-    k: int = 20
-    negatives: int = 5
-    sigma: float = 2.0
-    reconstruction: float = 25.0
-    smoothness: float = 0.3
-    least: float = 0.1
-    sure: float = 0.8
-    width: int = 64
-    hidden: int = 64
-    dropout: float = 0.5
+    k: Natural = 20
+    negatives: Natural = 5
+    # Below 0.2 the factor of the farthest pairs leaves the range of float32.
+    sigma: Annotated[float, number("a number >= 0.2", lambda x: x >= 0.2, infinite=True)] = 2.0
+    reconstruction: NonNegative = 25.0
+    smoothness: NonNegative = 0.3
+    least: NonNegative = 0.1
+    sure: NonNegative = 0.8
+    width: Width = 64
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.003, weight_decay=5e-4))
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what no graph allows."""
-        require_rules(self, self._rules())
-
-    def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        for name, first in (("k", 0), ("negatives", 0), ("width", 1)):
-            value = getattr(self, name)
-            yield name, is_whole(value) and value >= first, f"an integer >= {first}"
-        # Below 0.2 the factor of the farthest pairs leaves the range of float32.
-        yield "sigma", is_number(self.sigma) and self.sigma >= 0.2, "a number >= 0.2"
-        for name in ("reconstruction", "smoothness", "least", "sure"):
-            value = getattr(self, name)
-            yield name, is_number(value) and 0 <= value < math.inf, "a number >= 0"
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The predictor's weights as torch's `Linear` draws them, the GCN's as Glorot, without bias to begin with."""

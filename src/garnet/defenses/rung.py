@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from garnet.backbones import MLP
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.defenses.base import Model
 from garnet.graph import Graph
-from garnet.parameters import is_number, require_rules
+from garnet.parameters import Hops, Positive, ShareBelowOne, ShareWithin, Width
 from garnet.pattern import Pattern
 from garnet.training import Training
 
@@ -88,23 +87,13 @@ class RUNG(Model):
         dropout: share of its hidden units left out of each training step.
     """
 
-    gamma: float = 5.0
-    lambda_hat: float = 0.9
+    gamma: Positive = 5.0
+    lambda_hat: ShareWithin = 0.9
     norm: Norm = "MCP"
-    hops: int = 10
-    hidden: int = 64
-    dropout: float = 0.5
+    hops: Hops = 10
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
     training: Training = field(default_factory=lambda: Training(epochs=300, lr=0.01, weight_decay=5e-4))
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what no smoothing allows."""
-        gamma, share = self.gamma, self.lambda_hat
-        rules = (
-            ("gamma", is_number(gamma) and 0 < gamma < math.inf, "a positive number"),
-            ("lambda_hat", is_number(share) and 0 < share < 1, "above 0 and below 1"),
-            ("norm", self.norm in get_args(Norm), "one of 'MCP', 'L1', 'L2'"),
-        )
-        require_rules(self, rules)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's; the layers have none."""

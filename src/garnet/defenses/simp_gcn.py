@@ -25,11 +25,10 @@ from garnet.backbones.base import (
 )
 from garnet.defenses.base import Model
 from garnet.edges import canonical
-from garnet.errors import ParameterError
 from garnet.features import feature_block, scale
 from garnet.graph import Edges, Graph
 from garnet.neighbors import choose_neighbors
-from garnet.parameters import is_number, is_whole
+from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
 from garnet.prune import inner_products
 from garnet.sparse import SparseMatrix
 from garnet.training import Training
@@ -105,33 +104,16 @@ class SimPGCN(Model):
 
     whole_graph: ClassVar[bool] = True
 
-    hidden: int = 64
-    dropout: float = 0.5
-    k: int = 20
-    gamma: float = 0.01
-    trust: float = 0.25
-    similarity_weight: float = 0.1
-    similar: int = 5
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
+    k: Count = 20
+    gamma: NonNegative = 0.01
+    trust: ShareWithin = 0.25
+    similarity_weight: NonNegative = 0.1
+    similar: Count = 5
     training: Training = field(
         default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60),
     )
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what makes no sense."""
-        for name in ("k", "similar"):
-            value = getattr(self, name)
-            if not is_whole(value) or value < 1:
-                raise ParameterError(
-                    f"The '{name}' parameter of SimPGCN must be an integer >= 1. Got {value!r} instead."
-                )
-        if not is_number(self.trust) or not 0 < self.trust < 1:
-            raise ParameterError(
-                f"The 'trust' parameter of SimPGCN must lie above 0 and below 1. Got {self.trust!r} instead."
-            )
-        for name in ("gamma", "similarity_weight"):
-            value = getattr(self, name)
-            if not is_number(value) or not 0 <= value < math.inf:
-                raise ParameterError(f"The '{name}' parameter of SimPGCN must be a number >= 0. Got {value!r} instead.")
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights for the layers; small ones for what weighs the graphs, so that `trust` holds everywhere."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,7 @@ from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.backbones.gcn import GCN, standardized
 from garnet.defenses.base import Model
 from garnet.graph import Graph
-from garnet.parameters import is_number, is_whole, require_rules
+from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
 from garnet.ppr import top_pagerank
 from garnet.soft_median import Neighborhoods
 from garnet.training import Training
@@ -68,23 +67,15 @@ class SoftMedianGDC(Model):
 
     whole_graph: ClassVar[bool] = True
 
-    layers: int = 2
-    hidden: int = 64
-    dropout: float = 0.5
-    temperature: float = 0.2
-    alpha: float = 0.15
-    k: int = 64
+    layers: Depth = 2
+    hidden: Width = 64
+    dropout: ShareBelowOne = 0.5
+    temperature: Positive = 0.2
+    # The diffusion takes as many steps as one over the root of alpha.
+    alpha: Annotated[float, number("at least 1e-6 and at most 1", lambda x: 1e-6 <= x <= 1)] = 0.15
+    k: Count = 64
     batch_norm: bool = False
     training: Training = field(default_factory=lambda: Training(lr=0.01, weight_decay=1e-3))
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what makes no diffusion or no median."""
-        rules = (
-            ("alpha", self.alpha > 0, "above 0"),
-            ("k", is_whole(self.k) and self.k >= 1, "an integer >= 1"),
-            ("temperature", is_number(self.temperature) and 0 < self.temperature < math.inf, "a positive number"),
-        )
-        require_rules(self, rules)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Those of a GCN."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,11 +16,11 @@ from garnet.backbones.h2gcn import H2GCNInputs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph import Graph, as_graph
 from garnet.lesson import require_trainable
-from garnet.parameters import is_whole, require_device
+from garnet.parameters import Bytes, Count, Device, require_device, require_parameters, require_seeds
 from garnet.predictor import Predictor
 from garnet.purification import Clock, Progress
 from garnet.solvers import choose_solver
-from garnet.training import Training, train
+from garnet.training import Training, require_batches, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +38,17 @@ class TSVD:
         device: where it is trained.
     """
 
-    rank: int | None = None
+    whole_graph: ClassVar[bool] = True
+
+    rank: Count | None = None
     backbone: Backbone = field(default_factory=GCN)
     training: Training = field(default_factory=Training)
-    most_bytes: int = 4 << 30
-    device: str = "cpu"
+    most_bytes: Bytes = 4 << 30
+    device: Device = "cpu"
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+        require_batches(self, self.training)
 
     def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
         """One trained model."""
@@ -53,31 +60,32 @@ class TSVD:
         """A trained model for each seed; the decomposition is made once."""
         graph = as_graph(graph)
         require_trainable(graph)
+        require_seeds(seeds)
         require_device(self.device, "TSVD")
         n = graph.num_nodes
         if n < 2:
             raise GraphError(f"TSVD needs at least two nodes, and the graph has {n}.")
         rank = max(1, min(50, n // 2)) if self.rank is None else self.rank
-        if not is_whole(rank) or not 1 <= rank < n:
-            raise ParameterError(f"The 'rank' parameter of TSVD must lie between 1 and {n - 1}. Got {rank} instead.")
+        if rank >= n:
+            raise ParameterError(f"The 'rank' parameter of TSVD must be below {n}, the node count. Got {rank} instead.")
         if 4 * n**2 > self.most_bytes:
             raise GraphError(
                 f"TSVD forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its 'most_bytes' "
                 f"of {self.most_bytes / 1e9:.1f} GB; GARNET does not."
             )
+        inputs = self.backbone.prepare(graph, self.device)
+        if not isinstance(inputs, GCNInputs | H2GCNInputs):
+            raise ParameterError(f"TSVD takes GCN, GPRGNN or H2GCN as backbone. Got {self.backbone!r} instead.")
         clock = Clock(progress)
         with clock("decompose"):
             solve = choose_solver(n)
             spectrum = solve(graph.adjacency.astype(float), rank, end="magnitude", seed=0, device=self.device)
             vectors = spectrum.vectors.float().to(self.device)
             dense = (vectors * spectrum.values.float().to(self.device)) @ vectors.T
-            inputs = self.backbone.prepare(graph, self.device)
             if isinstance(inputs, GCNInputs):
                 inputs = replace(inputs, matrix=_normalized(dense, loops=1.0))
-            elif isinstance(inputs, H2GCNInputs):
-                inputs = replace(inputs, near=_normalized(dense, loops=0.0), far=torch.zeros_like(dense))
             else:
-                raise ParameterError(f"TSVD takes GCN, GPRGNN or H2GCN as backbone. Got {self.backbone!r} instead.")
+                inputs = replace(inputs, near=_normalized(dense, loops=0.0), far=torch.zeros_like(dense))
         predictors = train(
             self.backbone, graph, seeds=seeds, training=self.training, device=self.device, inputs=inputs,
             progress=progress,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from garnet.errors import GarnetError, ParameterError
+from garnet.errors import GarnetError
+from garnet.parameters import Rule, is_number, require_arguments
 
 # What Python, NumPy, SciPy and torch take before any graph is there.
 BASELINE = 600 << 20
-_LEAST = 1 << 30
+_LEAST, _MOST = 1 << 30, 1 << 60
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 # Copies of a part's rows, and bytes of an edge that is being scored or sorted, that the hungriest task holds.
@@ -26,6 +28,26 @@ _COPIES_OF_A_SAMPLE, _COPIES_OF_A_RANK = 3, 3
 _BYTES_A_VOTE, _VOTES = 100, 4
 
 
+def _size(memory: Any) -> float:
+    """A size in bytes; 0 if it is none."""
+    if is_number(memory):
+        return memory  # type: ignore[no-any-return]
+    found = re.fullmatch(r"\s*([0-9.]{1,99})\s*([kmgt]?i?)b?\s*", memory.lower()) if isinstance(memory, str) else None
+    try:
+        return float(found[1]) * _UNITS[found[2]] if found else 0
+    except (ValueError, KeyError):
+        return 0
+
+
+def _memory(value: Any) -> str | None:
+    # More than the machine has is no mistake, but more than any has is.
+    return None if _LEAST <= _size(value) < _MOST else "a size of 1GiB or more, and below 2^60 bytes"
+
+
+Memory = Annotated[str | int, Rule(_memory)]
+"""A size such as 8GB, 512MiB or a number of bytes."""
+
+
 def bytes_of(memory: str | int) -> int:
     """A size such as 8GB, 512MiB or a number of bytes.
 
@@ -36,16 +58,8 @@ def bytes_of(memory: str | int) -> int:
         >>> bytes_of("8GB"), bytes_of("1.5 GiB")
         (8000000000, 1610612736)
     """
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?\s*", str(memory).lower())
-    try:
-        size = int(float(found[1]) * _UNITS[found[2]]) if found and not isinstance(memory, bool) else 0
-    except (ValueError, KeyError):
-        size = 0
-    if size < _LEAST:
-        raise ParameterError(
-            f"The 'memory' parameter of GARNET must be a size of 1GiB or more. Got {memory!r} instead."
-        )
-    return size
+    require_arguments("GARNET", memory=(memory, Memory))
+    return int(_size(memory))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from garnet.errors import ConvergenceError
+from garnet.parameters import NonNegative, require_parameters
 from garnet.solvers.convergence import check
 from garnet.spectral import End, Spectrum
 
@@ -32,8 +33,11 @@ class Arpack:
         strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
     """
 
-    tol: float = 1e-7
+    tol: NonNegative = 1e-7
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def __call__(self, matrix: sp.csr_array, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
         """See `Solver`."""

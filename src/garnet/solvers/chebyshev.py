@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from garnet.parameters import Count, NonNegative, number, require_parameters
 from garnet.solvers.arpack import Arpack
 from garnet.solvers.convergence import check
 from garnet.solvers.density import largest, level
@@ -42,11 +44,14 @@ class Chebyshev:
         strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
     """
 
-    tol: float = 1e-4
-    block: int | None = None
-    growth: float = 300.0
-    max_products: int | None = None
+    tol: NonNegative = 1e-4
+    block: Count | None = None
+    growth: Annotated[float, number("a number above 1", lambda x: x > 1)] = 300.0
+    max_products: Count | None = None
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
 
     def __call__(self, matrix: sp.csr_array | Rows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
         """See `Solver`; the matrix may also be on the device already."""

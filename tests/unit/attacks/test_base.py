@@ -328,7 +328,7 @@ def test_it_may_go_on_elsewhere():
         device: str = "cpu"
 
     script = pairs(*chords(8)[:5])
-    part = Somewhere(script=script, device="cuda")(ring(8), budget="5", progress=Teller(2))
+    part = Somewhere(script=script, device="cpu:0")(ring(8), budget="5", progress=Teller(2))
     assert Somewhere(script=script)(ring(8), budget="5", resume=part).num_changes == 5
 
 
@@ -503,7 +503,7 @@ def test_dice_ends_when_classes_are_all_joined_and_empty():
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half", None])
 def test_dice_refuses_other_shares(share):
-    with pytest.raises(ParameterError, match="The 'add_share' parameter of DICE must lie between 0 and 1"):
+    with pytest.raises(ParameterError, match="The 'add_share' parameter of DICE must be between 0 and 1"):
         DICE(add_share=share)(ring(5, labels=np.zeros(5, dtype=int)), budget="1")
 
 

@@ -112,9 +112,9 @@ def test_stopped_it_goes_on_to_the_same_end(community):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"rank": 250}, "'rank' parameter of LowBlow must be an integer from 1 to 249. Got 250 instead"),
+        ({"rank": 250}, "'rank' parameter of LowBlow must be below 250, the node count. Got 250 instead"),
         ({"steps": 0}, "'steps' parameter of LowBlow must be an integer"),
-        ({"variant": "all"}, "'variant' parameter of LowBlow must be 'self', 'train' or 'both'"),
+        ({"variant": "all"}, "'variant' parameter of LowBlow must be one of 'self', 'train', 'both'"),
     ],
 )
 def test_bad_parameters_get_one_sentence(community, parameters, message):

@@ -280,12 +280,15 @@ def test_a_victim_says_what_the_attacker_believes(community):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"variant": "other"}, "'variant' parameter of Metattack must be 'self', 'train' or 'both'. Got 'other'"),
+        ({"variant": "other"}, "'variant' parameter of Metattack must be one of 'self', 'train', 'both'. Got 'other'"),
         ({"steps": 0}, "'steps' parameter of Metattack must be an integer >= 1. Got 0 instead"),
         ({"momentum": 1.0}, "'momentum' parameter of Metattack must be at least 0 and below 1"),
-        ({"surrogate": "gnn"}, "no backbone named 'gnn'"),
+        ({"surrogate": "gnn"}, "'surrogate' parameter of Metattack must be a backbone, or the name of one: "),
         ({"surrogate": MLP()}, "Metattack cannot train through MLP"),
-        ({"surrogate": "gcn", "approx": True}, "is for its linear surrogate"),
+        (
+            {"surrogate": "gcn", "approx": True},
+            "must be False where the surrogate is not linear",
+        ),
     ],
 )
 def test_bad_parameters_get_one_sentence(community, parameters, message):

@@ -63,7 +63,7 @@ def test_shares_that_leave_a_part_empty_are_refused(shares):
 
 @pytest.mark.parametrize("seed", [-1, 1.5, None, True])
 def test_seeds_that_are_none_are_refused(seed):
-    with pytest.raises(ParameterError, match=r"'seed' parameter of random_split must be an integer >= 0"):
+    with pytest.raises(ParameterError, match=r"'seed' parameter of random_split must be an integer from 0"):
         random_split(np.zeros(10, dtype=int), seed=seed)
 
 

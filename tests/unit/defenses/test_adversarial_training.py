@@ -137,21 +137,21 @@ def test_a_graph_without_edges_is_trained_on_plainly():
     [
         (
             {"backbone": H2GCN()},
-            "'backbone' parameter of AdversarialTraining must be GPRGNN with at least one hop or GCN",
+            "'backbone' parameter of AdversarialTraining must be a GPRGNN or a GCN",
         ),
-        ({"backbone": GCN(layers=0)}, "'layers' parameter of GCN must be an integer >= 1"),
+        ({"backbone": GPRGNN(hops=0)}, "must be GPRGNN with at least one hop or GCN"),
         ({"budget": -0.1}, "'budget' parameter of AdversarialTraining must be a share >= 0 or a Budget"),
         ({"budget": "10%"}, "'budget' parameter of AdversarialTraining must be a share >= 0 or a Budget"),
         ({"steps": 0}, "'steps' parameter of AdversarialTraining must be an integer >= 1"),
         ({"step_size": 0}, "'step_size' parameter of AdversarialTraining must be a positive number"),
-        ({"block_size": 0}, "'block_size' parameter of AdversarialTraining must be an integer >= 1 or None"),
+        ({"block_size": 0}, "'block_size' parameter of AdversarialTraining must be an integer >= 1"),
         ({"block_size": 10}, "'block_size' parameter of AdversarialTraining must be at least 20"),
         ({"warmup": 1.0}, "'warmup' parameter of AdversarialTraining must be at least 0 and below 1"),
         ({"settle": -1}, "'settle' parameter of AdversarialTraining must be at least 0 and below 1"),
         ({"attacked": "some"}, "'attacked' parameter of AdversarialTraining must be one of 'all', 'taught'"),
         ({"device": "abacus"}, "'device' parameter of AdversarialTraining must be a device"),
-        ({"training": Training(epochs=0)}, "'epochs' parameter of Training must be an integer >= 1"),
-        ({"training": Training(batch_size=8)}, "makes no batches; leave 'batch_size' out"),
+        ({"training": {"epochs": 3}}, "'training' parameter of AdversarialTraining must be a Training"),
+        ({"training": Training(batch_size=8)}, "looks at the whole graph at once; leave 'batch_size' out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, said):

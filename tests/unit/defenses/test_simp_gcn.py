@@ -178,7 +178,7 @@ def test_comes_after_a_purifier():
     [
         ("k", 0, "be an integer >= 1"),
         ("similar", 2.5, "be an integer >= 1"),
-        ("trust", 1.0, "lie above 0 and below 1"),
+        ("trust", 1.0, "be above 0 and below 1"),
         ("gamma", -1.0, "be a number >= 0"),
         ("similarity_weight", float("inf"), "be a number >= 0"),
     ],

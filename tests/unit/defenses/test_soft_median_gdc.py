@@ -177,7 +177,7 @@ def test_batch_norm_standardises_the_hidden_units():
         ("temperature", "hot", "a positive number"),
         ("k", 0, "an integer >= 1"),
         ("k", 2.5, "an integer >= 1"),
-        ("alpha", 0.0, "above 0"),
+        ("alpha", 0.0, "at least 1e-6 and at most 1"),
     ],
 )
 def test_wrong_parameters_are_named(name, value, wanted):
