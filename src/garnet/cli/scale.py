@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from garnet.scale.estimate import Estimate
 
 _INTERRUPTED = 130
+_MMAP_THRESHOLD = -3  # as glibc numbers its settings
 _BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
 
 
@@ -48,6 +50,7 @@ def purify_on_disk(purifier: GARNET, source: Path, output: Path, *, symmetrize: 
     folder = output.with_name(f"{output.name}.tiles") if as_file else output
     if done := stages_done(folder):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    _give_back_large_blocks()
     with _stoppable(folder), stages(lasting=True) as progress:
         result = purify_tiled(purifier, graph or source, folder, symmetrize=symmetrize, progress=progress)
         if as_file:
@@ -104,6 +107,17 @@ def amount(size: int) -> str:
     if not size:
         return "-"
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{max(1, size / 1e6):,.0f} MB"
+
+
+def _give_back_large_blocks() -> None:
+    """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
+
+    By default it learns to keep blocks of up to 32 MB in its heap, and a process that allocates and frees thousands of
+    them holds more than it uses: 634 MiB instead of 530 on a graph of 60,000 nodes. It is a setting of the whole
+    process, and so for a command to make, never for the library. Where malloc has none such, nothing is done.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import torch
 from garnet import __version__
 from garnet.errors import ParameterError
 from garnet.graph import Graph
-from garnet.memory import give_back_large_blocks
 from garnet.parameters import require_valid
 from garnet.purification import Progress, Step
 from garnet.scale.build import build_tiles
@@ -95,7 +94,6 @@ def purify_tiled(
         require_valid(purifier, graph.num_nodes, graph.num_edges)
         rows = Parts(journal.folder, graph.bounds, run, step)
         if run is here:
-            give_back_large_blocks()
             rows.hold(cut.spare(graph.num_nodes, graph.parts))
         # Workers may have other limits when a run goes on.
         result = _purify(purifier, graph, rows, clock, output, memory=facts["memory"])
