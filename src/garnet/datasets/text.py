@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from garnet import memory
 from garnet.errors import GraphError
+from garnet.quiet import warnings_are
 
 TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
@@ -69,9 +69,8 @@ def parse_table(data: bytes, dtype: str, *, delimiter: str | None = None, skip_r
     Raises:
         ValueError: a row has other columns, or none at all are there.
     """
-    with warnings.catch_warnings():
-        # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
-        warnings.simplefilter("error")
+    # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
+    with warnings_are("error", Warning):
         try:
             stream = io.BytesIO(data)
             return np.loadtxt(
