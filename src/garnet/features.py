@@ -8,9 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.sparse.linalg import svds
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, svds
 from torch import Tensor
 
+from garnet.dense import eigh
 from garnet.errors import ParameterError
 from garnet.graph import Edges, Graph
 from garnet.spectral import normalized_adjacency
@@ -138,11 +140,40 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
     if not abs(matrix).max():
         return np.zeros((rows, rank))
     if rows <= 512 and rows < columns:
-        values, vectors = np.linalg.eigh(_dense(matrix @ matrix.T))
-        return np.asarray(vectors[:, ::-1][:, :rank] * np.sqrt(np.maximum(values[::-1][:rank], 0)))
+        values, vectors = eigh(torch.from_numpy(product(matrix, matrix.T)))
+        return (vectors.flip(1)[:, :rank] * values.flip(0)[:rank].clamp_min(0).sqrt()).numpy()
     if columns <= 512 or rank > min(rows, columns) // 3:
-        directions = np.linalg.eigh(_dense(matrix.T @ matrix))[1][:, ::-1][:, :rank]
+        directions = leading_directions(product(matrix.T, matrix), rank)
     else:
         start = np.random.default_rng(seed).standard_normal(min(rows, columns))
-        directions = svds(matrix.astype(np.float64), k=rank, v0=start, tol=1e-6)[2][::-1].T
-    return np.asarray(matrix @ directions)
+        directions = svds(_operator(matrix), k=rank, v0=start, tol=1e-6)[2][::-1].T
+    return product(matrix, directions)
+
+
+def leading_directions(squares: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    """The right singular vectors of X that X^T X shows to lead, (d, rank)."""
+    leading: NDArray[np.float64] = eigh(torch.from_numpy(squares))[1].flip(1)[:, :rank].numpy()
+    return leading
+
+
+def product(matrix: Any, other: Any) -> NDArray[np.float64]:
+    """A product in dense form; torch makes it of dense matrices, as NumPy rounds by the number of threads."""
+    if sp.issparse(matrix):
+        return _dense(matrix @ other)
+    return (torch.from_numpy(matrix) @ torch.from_numpy(np.ascontiguousarray(other))).numpy()
+
+
+def _operator(matrix: Any) -> Any:
+    """What `svds` is to multiply with."""
+    if sp.issparse(matrix):
+        return matrix
+
+    def times(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return product(matrix, vectors)
+
+    def transposed_times(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return product(matrix.T, vectors)
+
+    return LinearOperator(
+        matrix.shape, matvec=times, matmat=times, rmatvec=transposed_times, rmatmat=transposed_times, dtype=np.float64
+    )

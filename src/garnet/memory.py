@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-
-_MMAP_THRESHOLD = -3  # as glibc numbers its settings
 
 
 def physical_memory() -> int:
@@ -32,15 +28,3 @@ def peak_memory() -> int:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-@cache
-def give_back_large_blocks() -> None:
-    """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
-
-    By default it learns to keep blocks of up to 32 MB in its heap. A process that allocates and frees thousands of
-    them then holds up to twice what it uses, as blocks that begin at a multiple of 64 bytes do not fit into the holes
-    that others left. It is a setting of the whole process; where malloc has none such, nothing is done.
-    """
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)

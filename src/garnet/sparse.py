@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
+
+from garnet.quiet import warnings_are
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,7 @@ class Rows:
 
     @cached_property
     def _csr(self) -> Tensor:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse")
+        with warnings_are("ignore", UserWarning):  # that torch's sparse matrices are new
             shape = (len(self.starts) - 1, self.width)
             return torch.sparse_csr_tensor(self.starts, self.columns, self.values, shape, check_invariants=False)
 

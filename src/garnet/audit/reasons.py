@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from garnet.lesson import MOST_CLASSES
 from garnet.overlap import shared_neighbors
 from garnet.prune import inner_products, squared_distances
 from garnet.purify import GARNET
+from garnet.quiet import warnings_are
 from garnet.resident import Resident
 from garnet.spectral import Spectrum
 
@@ -129,9 +129,8 @@ def _purified(graph: Graph, purifier: GARNET) -> tuple[Spectrum, Graph | None]:
     many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
     if not known or many or graph.features is None or not graph.features.shape[1]:
         return purifier.embed(graph), None
-    with warnings.catch_warnings():
-        # That a few neighbours were missed does not matter to an average over them.
-        warnings.simplefilter("ignore", RecallWarning)
+    # That a few neighbours were missed does not matter to an average over them.
+    with warnings_are("ignore", RecallWarning):
         result = purifier.purify(graph)
     return result.spectrum, result.graph
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from garnet.scale.result import TiledPurification
 
 _INTERRUPTED = 130
+_MMAP_THRESHOLD = -3  # as glibc numbers its settings
 
 
 def names_a_file(output: Path) -> bool:
@@ -50,6 +52,7 @@ def purify_on_disk(
     graph = named_graph(source) or source
     if done := stages_done(output.absolute(), place):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    _give_back_large_blocks()
     result: TiledPurification | None
     with _stoppable(), stages(lasting=True) as progress:
         if names_a_file(output):
@@ -113,6 +116,17 @@ def amount(size: int) -> str:
     if not size:
         return "-"
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{max(1, size / 1e6):,.0f} MB"
+
+
+def _give_back_large_blocks() -> None:
+    """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
+
+    By default it learns to keep blocks of up to 32 MB in its heap, and a process that allocates and frees thousands of
+    them holds more than it uses: 634 MiB instead of 530 on a graph of 60,000 nodes. It is a setting of the whole
+    process, and so for a command to make, never for the library. Where malloc has none such, nothing is done.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 @contextmanager

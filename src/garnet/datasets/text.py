@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from garnet import memory
 from garnet.errors import GraphError
 from garnet.limits import require_text
+from garnet.quiet import warnings_are
 
 TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
@@ -91,9 +91,8 @@ def parse_table(data: bytes, dtype: str, *, delimiter: str | None = None, skip_r
     Raises:
         ValueError: a row has other columns, or none at all are there.
     """
-    with warnings.catch_warnings():
-        # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
-        warnings.simplefilter("error")
+    # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
+    with warnings_are("error", Warning):
         try:
             # NumPy takes its time over blank lines.
             stream = io.BytesIO(_BLANK_LINES.sub(b"\n", data) if b"\n\n" in data or b"\n\r\n" in data else data)

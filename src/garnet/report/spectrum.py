@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from garnet.errors import ConvergenceWarning, RankWarning
 from garnet.graph import Graph
+from garnet.quiet import warnings_are
 from garnet.solvers import choose_solver
 from garnet.spectral import End, normalized_adjacency, spread_components
 
@@ -39,10 +39,8 @@ def leading_values(graph: Graph, rank: int, parameters: Mapping[str, Any]) -> ND
     )
     component = connected_components(graph.adjacency, directed=False)[1]
     end: End = "magnitude" if parameters.get("end") == "magnitude" else "algebraic"
-    with warnings.catch_warnings():
-        # What is drawn needs fewer digits than a purification, which has warned of its own.
-        warnings.simplefilter("ignore", RankWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # What is drawn needs fewer digits than a purification, which has warned of its own.
+    with warnings_are("ignore", RankWarning, ConvergenceWarning):
         nodes = spread_components(torch.from_numpy(component.astype(np.int64)), rank).numpy()
         part = matrix[nodes][:, nodes]
         solver = choose_solver(len(nodes))

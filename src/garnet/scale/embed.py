@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from garnet.errors import ParameterError
-from garnet.features import scale, unit_rows
+from garnet.features import leading_directions, product, scale, unit_rows
 from garnet.scale.parts import Parts, Tall, read, whole, write
 from garnet.scale.space import TiledSpace
 from garnet.scale.tiles import TiledGraph
@@ -111,7 +111,7 @@ def feature_coordinates(graph: TiledGraph, parts: Parts, kind: str, rank: int | 
     for i in numbers:  # one at a time: each is as large as their sum
         squares += parts.run(_squares, [(graph, i)])[0]
     rank = min(rank, graph.num_nodes, graph.feature_width)
-    directions = np.linalg.eigh(squares)[1][:, ::-1][:, :rank].copy()
+    directions = leading_directions(squares, rank)
     parts.each(_coordinates, repeat(graph), numbers, repeat(directions), target.files)
     target.width = rank
     return target
@@ -146,12 +146,11 @@ def _unit(graph: TiledGraph, i: int) -> Any:
 
 def _squares(graph: TiledGraph, i: int) -> NDArray[np.float64]:
     rows = _unit(graph, i)
-    product = rows.T @ rows
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    return product(rows.T, rows)
 
 
 def _coordinates(graph: TiledGraph, i: int, directions: NDArray[np.float64], target: Any) -> None:
-    write(target, torch.from_numpy(np.asarray(_unit(graph, i) @ directions)))
+    write(target, torch.from_numpy(product(_unit(graph, i), directions)))
 
 
 def _raw(graph: TiledGraph, i: int, target: Any) -> None:

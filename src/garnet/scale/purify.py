@@ -18,7 +18,7 @@ from garnet.io.identity import digest_of
 from garnet.io.places import require_file, require_folder, require_scratch
 from garnet.io.scratch import Scratch, forget, publish, publish_folder, writing
 from garnet.io.stamp import stamp, stamp_of
-from garnet.memory import give_back_large_blocks, physical_memory
+from garnet.memory import physical_memory
 from garnet.parameters import require_valid
 from garnet.purification import Progress, Step
 from garnet.scale.build import lay_tiles
@@ -242,7 +242,6 @@ def _purified(task: Task, opened: EdgeSource, scratch: Scratch, *, as_table: boo
     require_valid(purifier, graph.num_nodes, graph.num_edges)
     rows = Parts(folder, graph.bounds, run, step)
     if run is here:
-        give_back_large_blocks()
         rows.hold(cut.spare(graph.num_nodes, graph.parts))
     # Workers may have other limits when a run goes on.
     return _purify(purifier, graph, rows, clock, memory=facts["memory"], as_table=as_table)

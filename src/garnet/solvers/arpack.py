@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from garnet.dense import eigh
 from garnet.errors import ConvergenceError
 from garnet.parameters import NonNegative, require_parameters
 from garnet.solvers.convergence import check
@@ -78,7 +79,7 @@ class Arpack:
             return np.asarray(matrix @ x)
 
         if n <= _DENSE_UP_TO or 2 * rank >= n:
-            values, vectors = np.linalg.eigh(matrix.toarray())
+            values, vectors = (part.numpy() for part in eigh(torch.from_numpy(matrix.toarray())))
         else:
             start = np.random.default_rng(seed).standard_normal(n)
             operator = LinearOperator(matrix.shape, matvec=multiply, dtype=np.float64)

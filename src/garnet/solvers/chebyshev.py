@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from garnet.dense import eigh, eigvalsh
 from garnet.parameters import Count, NonNegative, number, require_parameters
 from garnet.solvers.arpack import Arpack
 from garnet.solvers.convergence import check
@@ -157,12 +158,12 @@ class _Projection:
 
     def ritz_values(self, end: End) -> Tensor:
         """Eigenvalues of H, the leading one first: a fraction of what the eigenvectors take."""
-        values: Tensor = torch.linalg.eigvalsh(self._projected)
+        values = eigvalsh(self._projected)
         return values[_leading(values, end)].float()
 
     def ritz(self, end: End) -> tuple[Tensor, Tensor]:
         """Eigenvalues of H, the leading one first, and its eigenvectors."""
-        values, vectors = torch.linalg.eigh(self._projected)
+        values, vectors = eigh(self._projected)
         order = _leading(values, end)
         return values[order].float(), vectors[:, order]
 
@@ -187,7 +188,7 @@ class _Projection:
                 break
             if self.size:
                 block = self._basis.less(block, self._basis.dot(block))
-            squares, directions = torch.linalg.eigh(gram(self._space, block, block))
+            squares, directions = eigh(gram(self._space, block, block))
             new = squares > 1e-9
             block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
         return block

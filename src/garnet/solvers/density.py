@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from garnet.dense import eigh
 from garnet.solvers.space import Block, Space, gram
 from garnet.spectral import End
 
@@ -35,7 +36,7 @@ def largest(space: Space, steps: int = 16) -> tuple[float, float]:
         latest = space.map(lambda x, norm=norm: x / norm, image)
         basis.append(latest)
     upper = projected[:size, :size].triu()
-    values, vectors = torch.linalg.eigh(upper + upper.triu(1).T)
+    values, vectors = eigh(upper + upper.triu(1).T)
     leading = values.abs().argmax()
     return float(values[leading].abs()), norm * float(vectors[-1, leading].abs())
 
@@ -83,4 +84,5 @@ def _signs(rows: Tensor) -> Tensor:
 
 
 def _mean(left: Tensor, right: Tensor) -> Tensor:
-    return (left * right).sum(dtype=torch.float64) / left.shape[1]
+    # Column by column: one sum over everything would be cut into as many parts as there are threads.
+    return (left * right).sum(dim=0, dtype=torch.float64).sum() / left.shape[1]

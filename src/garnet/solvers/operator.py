@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
+from torch.nn.functional import pad
 
 from garnet.fused import Multiplier, usable
 from garnet.solvers.order import clustered, permuted
@@ -133,7 +134,9 @@ class Columns:
 
     def rotate(self, rotation: Tensor) -> Tensor:
         """See `Basis`."""
-        return self._used @ rotation.to(self._all)
+        # In sixteens: how a product rounds the columns beyond depends on the number of threads.
+        columns = rotation.shape[1]
+        return (self._used @ pad(rotation, (0, -columns % 16)).to(self._all))[:, :columns]
 
     def keep(self, rotation: Tensor) -> None:
         """See `Basis`."""
