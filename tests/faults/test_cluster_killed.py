@@ -13,7 +13,10 @@ from jail import require_done, require_refused
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
 STAGES = ["tile", "embed", "neighbours", "prune"]
-SCHEDULER = "import sys; from distributed.cli.dask_scheduler import main; main(sys.argv[1:])"
+SCHEDULER = (
+    "import sys, dask; dask.config.set({'temporary-directory': sys.argv[1]}); "
+    "from distributed.cli.dask_scheduler import main; main(sys.argv[2:])"
+)
 WORKER = "import sys; from distributed.cli.dask_worker import main; main(sys.argv[1:])"
 OUTPUTS = {"tiles": "out", "table": "out.parquet"}
 
@@ -31,9 +34,10 @@ class Cluster:
 
     def start(self):
         place = "--host", "127.0.0.1", "--no-dashboard"
-        self.scheduler = self._process(SCHEDULER, *place, "--port", self.port)
+        own = self.jail.jailer.root / "dask"
+        self.scheduler = self._process(SCHEDULER, own, *place, "--port", self.port)
         self.scheduler.reaches("Scheduler at:")
-        own = "--no-nanny", "--nthreads", "1", "--local-directory", self.jail.jailer.root / "dask"
+        own = "--no-nanny", "--nthreads", "1", "--local-directory", own
         self.workers = [self._process(WORKER, self.address, *place, *own) for _ in range(2)]
         for worker in self.workers:
             worker.reaches("Registered to:")

@@ -287,7 +287,11 @@ def test_a_packed_pt_file_is_read_like_any_other(tmp_path):
         assert "not a whole file" in str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("content", [b"0,1\n", gzip.compress(b"0,1\n" * 1000)[:-9], gzip.compress(b"0,1\n")[:12]])
+@pytest.mark.parametrize(
+    "content",
+    [b"0,1\n", gzip.compress(b"0,1\n" * 1000)[:-9], gzip.compress(b"0,1\n")[:12]],
+    ids=["not packed", "cut at its end", "cut at its begin"],
+)
 def test_the_size_of_a_broken_file_is_not_guessed(content, tmp_path):
     path = tmp_path / "graph.csv.gz"
     path.write_bytes(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import shutil
 import signal
@@ -53,6 +54,8 @@ def purify_on_disk(
     if done := stages_done(output.absolute(), place):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
     _give_back_large_blocks()
+    if purifier.cluster is not None:
+        _hush_dask()
     result: TiledPurification | None
     with _stoppable(), stages(lasting=True) as progress:
         if names_a_file(output):
@@ -127,6 +130,15 @@ def _give_back_large_blocks() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
+
+
+def _hush_dask() -> None:
+    """Keep Dask's client from printing the trace of a connection that is lost: the command says so in a sentence."""
+    with suppress(ImportError):
+        import distributed  # noqa: F401 - which sets its levels when it is first imported
+
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import io
 import os
 import pickle
 import secrets
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ _ATTEMPTS = 5
 _AT_ONCE = 256  # tasks in a message to the scheduler
 _WAIT = 5  # seconds for a scheduler, and for a first worker
 _LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
+_GLANCE, _GLANCES = 0.05, 20  # seconds between two looks at whether the scheduler is there, and how many
 _SPILL = 0.7  # share of its limit from which on a worker moves values to its disk
 _PROCESS = secrets.token_hex(8)  # machines may give the same number to their processes
 
@@ -88,6 +90,7 @@ class OnCluster:
                 f"{client!r} instead."
             )
         self._client = client
+        self._address = getattr(client.scheduler, "address", "an unknown address")
         self._graphs: dict[int, tuple[TiledGraph, Any]] = {}
         try:
             client.wait_for_workers(1, timeout=_WAIT)
@@ -152,7 +155,21 @@ class OnCluster:
     def __call__(
         self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
     ) -> list[Any]:
-        """What the function gives for the arguments of each task, in their order."""
+        """What the function gives for the arguments of each task, in their order.
+
+        Raises:
+            GarnetError: the scheduler or all workers are lost.
+        """
+        try:
+            return self._done(work, tasks, done)
+        except GarnetError:
+            raise
+        except (OSError, RuntimeError) as error:  # which the client, or a task, may raise
+            if self._answers():
+                raise
+            raise self._lost() from error
+
+    def _done(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], done: Done | None) -> list[Any]:
         from distributed import CancelledError, KilledWorker
 
         packed, large = _packed(work, tasks)
@@ -169,7 +186,9 @@ class OnCluster:
                 )
                 self._await(futures, done)
                 return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
-            except CancelledError:
+            except CancelledError as error:
+                if not self._answers():
+                    raise self._lost() from error
                 # What was scattered went with the last worker that had it.
                 self._graphs.clear()
             except KilledWorker as error:
@@ -211,9 +230,22 @@ class OnCluster:
                 if looks >= _LOOKS:
                     raise self._alone() from None
 
+    def _answers(self) -> bool:
+        """Whether the scheduler is still there; the client may take a moment to notice that it is not."""
+        for _ in range(_GLANCES):
+            if self._client.status != "running":
+                return False
+            time.sleep(_GLANCE)
+        return True
+
+    def _lost(self) -> GarnetError:
+        return GarnetError(
+            f"The Dask scheduler at {self._address} was lost; start it again and repeat this, which goes on from the "
+            "stages that are done."
+        )
+
     def _alone(self) -> GarnetError:
-        address = getattr(self._client.scheduler, "address", "an unknown address")
-        return GarnetError(f"The Dask cluster at {address} has no workers; start some, and then repeat this.")
+        return GarnetError(f"The Dask cluster at {self._address} has no workers; start some, and then repeat this.")
 
 
 def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple[list[bytes], list[Any]]:
