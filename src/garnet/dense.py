@@ -29,9 +29,8 @@ def eigvalsh(matrix: Tensor) -> Tensor:
 def _one_thread() -> Iterator[None]:
     """Have MKL decompose with one thread: how it divides the work among several decides how it rounds.
 
-    Its matrix products round alike however many threads there are. The setting is one of the calling thread alone, and
-    is put back; `torch.set_num_threads` would also reach threads that start meanwhile. Without MKL nothing is done, and
-    eigenvectors may differ in their last bits.
+    The setting is one of the calling thread alone, and is put back; `torch.set_num_threads` would also reach threads
+    that start meanwhile. Without MKL nothing is done, and eigenvectors may differ in their last bits.
     """
     limit = _thread_limit()
     if limit is None:

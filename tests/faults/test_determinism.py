@@ -41,6 +41,17 @@ if sys.argv[3] == "bytes":
 print(json.dumps([hashlib.sha256(part.tobytes()).hexdigest() for part in parts]))
 """
 
+ON_DISK = """
+import hashlib, json, sys
+import torch
+torch.set_num_threads(int(sys.argv[1]))
+from garnet import GARNET
+from garnet.datasets import cora
+purified = GARNET(memory="1GiB").purify(cora()).graph.adjacency
+parts = [purified.indices] if sys.argv[2] == "edges" else [purified.indices, purified.data]
+print(json.dumps([hashlib.sha256(part.tobytes()).hexdigest() for part in parts]))
+"""
+
 LEARN = """
 import hashlib, json
 from dataclasses import replace
@@ -85,6 +96,11 @@ def compared():
 def test_threads_and_hash_seeds_leave_no_trace_in_the_graph(name):
     first = outcome(PURIFY, "1", name, compared(), threads=1, hash_seed=0)
     assert outcome(PURIFY, "2", name, compared(), threads=2, hash_seed=1) == first
+
+
+def test_nor_in_a_graph_that_was_purified_on_disk():
+    first = outcome(ON_DISK, "1", compared(), threads=1, hash_seed=0)
+    assert outcome(ON_DISK, "4", compared(), threads=4, hash_seed=1) == first
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, pad
 
 from garnet.scale.parts import Parts, Place, Tall, read, write
 from garnet.scale.tiles import TiledGraph
@@ -171,8 +171,10 @@ def _less(known: list[tuple[Place, int]], file: Place, coefficients: Tensor, tar
 
 def _rotate(known: list[tuple[Place, int]], rotation: Tensor, target: Place) -> None:
     image: Tensor | None = None
+    columns = rotation.shape[1]
+    rotation = pad(rotation, (0, -columns % 16))  # as in memory: rounded alike by any number of threads
     for one, part in zip(known, torch.split(rotation, [width for _, width in known]), strict=True):
         block = read(*one)
         image = block @ part if image is None else image.addmm_(block, part)
     if image is not None:
-        write(target, image)
+        write(target, image[:, :columns].contiguous())
