@@ -137,12 +137,12 @@ def contents(path):
 
 def each(commands=COMMANDS):
     """Commands as parameters of a test; those that are not among the usual are slow."""
-    return [pytest.param(one, id=one.name, marks=() if one.name in USUAL else pytest.mark.slow) for one in commands]
+    return [pytest.param(one, id=one.name, marks=() if one.name in USUAL else pytest.mark.campaign) for one in commands]
 
 
 def few(commands=COMMANDS):
     """The same for a table with many rows, where all but a few commands are slow."""
-    return [pytest.param(one, id=one.name, marks=() if one.name in FEW else pytest.mark.slow) for one in commands]
+    return [pytest.param(one, id=one.name, marks=() if one.name in FEW else pytest.mark.campaign) for one in commands]
 
 
 def held(jail, command):

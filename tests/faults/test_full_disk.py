@@ -11,7 +11,7 @@ SLOW_SIZES = [0, 1, 100, 3000, 10_000, 30_000, 100_000]
 
 
 def sizes(usual, slow):
-    return [*usual, *(pytest.param(size, marks=pytest.mark.slow) for size in slow)]
+    return [*usual, *(pytest.param(size, marks=pytest.mark.campaign) for size in slow)]
 
 
 def require_whole_or_refused(jail, before, command, output, **limits):

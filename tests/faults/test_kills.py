@@ -14,7 +14,7 @@ INSTANTS, SLOW_INSTANTS = 1, 25
 
 
 def numbers():
-    return [*range(INSTANTS), *(pytest.param(n, marks=pytest.mark.slow) for n in range(INSTANTS, SLOW_INSTANTS))]
+    return [*range(INSTANTS), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(INSTANTS, SLOW_INSTANTS))]
 
 
 def end_again(jail, command, expected):
@@ -31,7 +31,7 @@ def end_again(jail, command, expected):
 
 @pytest.mark.parametrize("command", each())
 @pytest.mark.parametrize("number", numbers())
-@pytest.mark.parametrize("name", ["kill -9", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["kill -9", pytest.param("SIGTERM", marks=pytest.mark.campaign)])
 def test_killed_before_a_change_of_the_file_system(furnished, undisturbed, command, number, name):
     expected, steps, _ = undisturbed(command)
     step = random.Random(f"{command} {name} {number}").randrange(steps)
@@ -51,7 +51,7 @@ def test_killed_when_all_but_the_last_is_done(furnished, undisturbed, command):
     end_again(furnished, command, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("command", each(COMMANDS))
 @pytest.mark.parametrize("number", range(SLOW_INSTANTS))
 @pytest.mark.parametrize("name", ["kill -9", "SIGTERM"])
@@ -95,7 +95,7 @@ def test_a_long_command_that_is_stopped_goes_on(furnished, undisturbed, command,
     end_again(furnished, command, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_study_with_processes_side_by_side_goes_on(furnished, undisturbed, number, name):

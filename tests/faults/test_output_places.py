@@ -224,7 +224,7 @@ def test_a_scratch_folder_is_left_as_it_was(furnished, command):
     require_done(furnished.run(*command(output), "--scratch", "scratch", outputs=[output]))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_figures_and_the_demo_leave_other_files_alone(furnished):
     pytest.importorskip("matplotlib")
     _stranger(furnished.work / "figures")

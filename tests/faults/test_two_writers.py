@@ -13,7 +13,7 @@ WHOLE = [one for one in COMMANDS if not one.appends]
 
 
 def numbers():
-    return [*range(STOPS), *(pytest.param(n, marks=pytest.mark.slow) for n in range(STOPS, SLOW_STOPS))]
+    return [*range(STOPS), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(STOPS, SLOW_STOPS))]
 
 
 def require_fair(dones):
