@@ -28,17 +28,22 @@ _MOST = 2**31 - 1
 _LARGEST = 1e30
 
 
+def _python(value: Any) -> Any:
+    """A value of NumPy's as Python's; torch and JSON want those."""
+    return value.item() if issubclass(type(value), np.generic) else value
+
+
 @dataclass(frozen=True)
 class Rule:
     """What a value must be; the metadata of an `Annotated` field.
 
     Attributes:
         broken: given a value, what it must be, in words that follow "must be"; None if it is that already.
-        real: whether an integer stands for a float.
+        plain: what is stored of a value that is fine.
     """
 
     broken: Callable[[Any], str | None]
-    real: bool = False
+    plain: Callable[[Any], Any] = _python
 
 
 def is_whole(value: Any) -> bool:
@@ -76,7 +81,7 @@ def number(wanted: str, holds: Callable[[float], bool], *, infinite: bool = Fals
             return wanted
         return None if abs(value) <= _LARGEST or math.isinf(value) else f"within {_LARGEST:g}"
 
-    return Rule(broken, real=True)
+    return Rule(broken, float)
 
 
 def _device(value: Any) -> str | None:
@@ -127,7 +132,7 @@ def require_parameters(owner: Any) -> None:
     for name, rule in _rules_of(kind).items():
         value = getattr(owner, name)
         _require(rule, value, name, kind.__name__)
-        object.__setattr__(owner, name, _plain(value, rule))
+        object.__setattr__(owner, name, rule.plain(value))
     if hasattr(kind, "_rules"):
         require_rules(owner, owner._rules())
 
@@ -155,15 +160,6 @@ def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
     for name, fine, wanted in rules:
         if not fine:
             raise _refusal(wanted, getattr(owner, name), name, type(owner).__name__)
-
-
-def _plain(value: Any, rule: Rule) -> Any:
-    """The same in Python's own types."""
-    if issubclass(type(value), tuple | list):
-        return tuple(_plain(one, rule) for one in value)
-    if rule.real and is_number(value):
-        return float(value)
-    return value.item() if issubclass(type(value), np.generic) else value
 
 
 def _require(rule: Rule, value: Any, name: str, owner: str) -> None:
@@ -219,7 +215,7 @@ def _simple(kind: Any) -> Rule:
     try:
         issubclass(object, kind)
     except TypeError:  # no class, or a protocol that cannot be asked for
-        return Rule(lambda value: None)
+        return Rule(lambda value: None, lambda value: value)
     named = kind.__name__.lower() if getattr(kind, "_is_protocol", False) else kind.__name__
     # A class is callable, too, but is no solver: its parentheses were forgotten.
     return _holding(f"a {named}", lambda value: issubclass(type(value), kind) and not issubclass(type(value), type))
@@ -239,7 +235,7 @@ def _either(rules: Sequence[Rule], unsaid: str | None) -> Rule:
         *others, last = [one for one in wanted if one is not None and one != unsaid]
         return f"{', '.join(others)} or {last}" if others else last
 
-    return Rule(broken, real=any(rule.real for rule in rules))
+    return Rule(broken, lambda value: next(rule for rule in rules if rule.broken(value) is None).plain(value))
 
 
 def _several(rule: Rule) -> Rule:
@@ -251,7 +247,7 @@ def _several(rule: Rule) -> Rule:
         wanted = next((wanted for one in value if (wanted := rule.broken(one)) is not None), None)
         return wanted and f"a tuple of which each is {wanted}"
 
-    return Rule(broken, real=rule.real)
+    return Rule(broken, lambda value: tuple(map(rule.plain, value)))
 
 
 def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:

@@ -104,6 +104,15 @@ def test_a_parameter_is_taken_or_refused_by_its_name(value):
             assert type(replace(one)) is kind
 
 
+NEVER = ("nan", "np nan", "10^400", "10^5000", "bytes", "dict", "set", "array", "0-d array", "tensor", "complex",
+         "decimal", "fraction", "object", "hostile", "liar")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_what_no_parameter_can_be_is_refused_by_all(name):
+    assert [(kind, field.name) for kind, field in FIELDS if made(kind, field, VALUES[name]) is not None] == []
+
+
 def tiny_graph():
     graph = block_model(40, classes=2, mean_degree=4, seed=1)
     words = np.random.default_rng(0).random((40, 12)) < 0.3
@@ -253,7 +262,9 @@ def test_sentences(kind, parameters, wanted):
 
 
 @pytest.mark.parametrize(
-    "purifier", [GARNET(k=40), GARNET(rank=40), GARNET(features="raw"), GARNET(device="meta")], ids=repr
+    "purifier",
+    [GARNET(k=40), GARNET(rank=40), GARNET(features="raw"), GARNET(device="meta")],
+    ids=["k", "rank", "features", "device"],
 )
 def test_what_the_graph_does_not_allow_is_said_before_work_begins(purifier):
     begun = []
