@@ -83,11 +83,14 @@ class Outputs:
             path: one of the files.
             complete: whether the same command would have nothing more to do.
         """
+        from garnet.io.scratch import writing
+
         if self._scratch is None:
             return path
         name = next(name for name, other in self._paths.items() if other is path or other == path)
         folder = self._scratch.folder / name
-        folder.mkdir(exist_ok=True)
+        with writing(path):
+            folder.mkdir(exist_ok=True)
         self._staged[name] = folder / path.name, complete
         return folder / path.name
 

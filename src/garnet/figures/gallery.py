@@ -74,7 +74,7 @@ def write(
         MissingExtra: matplotlib is not installed.
     """
     wanted = [known_name(name, FIGURES, "figure") for name in only]
-    folder = require_folder(Path(output))
+    folder = require_folder(Path(output), inputs=[Path(records)])
     written = [folder / f"{name}.{kind}" for name in wanted or FIGURES for kind in ("svg", "png")]
     if not wanted:
         written.append(folder / "index.md")

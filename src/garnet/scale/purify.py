@@ -200,9 +200,10 @@ def _working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
     """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
     with scratch:
         journal = Journal(scratch.folder)
-        journal.tidy()
         try:
-            yield scratch, journal
+            journal.tidy()
+            with writing(scratch.folder):
+                yield scratch, journal
         except BaseException as error:
             if isinstance(error, ParameterError | GraphError) or not journal.stages():
                 scratch.remove()
