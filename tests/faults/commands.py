@@ -130,7 +130,7 @@ def contents(path):
             return {name: archive.read(name) for name in archive.namelist() if name not in _TIMED}
     if path.suffix == ".html":
         # Charts of seconds differ in more than their numbers.
-        text = re.sub(rb"<figure>.*?</figure>", b"", path.read_bytes(), flags=re.DOTALL)
+        text = re.sub(rb"<figure>.*?</figure>|<!-- garnet run .*?-->", b"", path.read_bytes(), flags=re.DOTALL)
         return re.sub(rb"[0-9a-f]{16,}|\d+(\.\d+)?", b"", text)
     return path.read_bytes()
 
