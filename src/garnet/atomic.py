@@ -50,6 +50,8 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
             raise GarnetError(f"Cannot write {path}: the folder {target.parent} does not exist.")
         if target.is_dir():
             raise GarnetError(f"Cannot write {path}: it is a folder.")
+        if target.exists() and not target.is_file():
+            raise GarnetError(f"Cannot write {path}: it is not a regular file.")
         for folder, marker in left_behind(target.parent, target):
             if marker.key is None:
                 discard(folder, marker)

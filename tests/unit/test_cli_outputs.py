@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from garnet import load_graph
+from garnet import GARNET, load_graph
 from garnet.datasets import block_model, random_split
 from garnet.graph import as_graph
 from garnet.io.scratch import Scratch
@@ -193,3 +193,28 @@ def test_the_demo_replaces_its_own_page_and_no_other(command, here):
     status, _, said = command("demo")
     assert (status, "exists already" in said) == (1, True)
     assert (here / "garnet-demo.html").read_text() == "mine"
+
+
+def test_the_format_and_the_name_of_the_input_belong_to_the_run(command, here):
+    assert command("purify", "graph.npz", "-o", "a.csv", "--rank", 8, "--k", 4)[0] == 0
+    (here / "a.csv").rename("a.mtx")
+    assert command("purify", "graph.npz", "-o", "a.mtx", "--rank", 8, "--k", 4)[0] == 1
+    assert command("audit", "graph.npz", "--report", "r.html")[0] == 0
+    (here / "graph.npz").rename("other.npz")
+    assert command("audit", "other.npz", "--report", "r.html")[0] == 1
+
+
+def test_a_file_that_changes_while_the_command_works_is_not_replaced(command, here, monkeypatch):
+    line = COMMANDS["purify"]
+    assert command(*line)[0] == 0
+    (here / "result.npz").unlink()
+
+    def meanwhile(*arguments, **options):
+        (here / "out.npz").write_bytes(b"mine")
+        return purify(*arguments, **options)
+
+    purify = GARNET.purify
+    monkeypatch.setattr(GARNET, "purify", meanwhile)
+    status, _, said = command(*line)
+    assert (status, "has appeared meanwhile" in said) == (1, True)
+    assert (here / "out.npz").read_bytes() == b"mine"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +21,14 @@ def clean(
 ) -> None:
     """Show what runs that were killed have left in a folder, and remove it when told to.
 
-    Only directories that a run made itself are ever removed, and those of runs at work never. Do not remove one whose
+    Only directories that a run made itself are ever removed. Those of runs at work never are, nor is one that holds an
+    earlier result because its run was killed while it replaced that: repeat its command. Do not remove one whose
     command you mean to repeat: it goes on from there.
     """
     from garnet.errors import GarnetError
     from garnet.io.scratch import discard, left_behind, state_of
 
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - the method of a path fails where a name is too long
         raise GarnetError(f"{folder} is no folder; give the one in which the outputs are.")
     table = Table("directory", "for", "begun", "state")
     table.add_column("size", justify="right")
@@ -34,9 +37,8 @@ def clean(
     for scratch, marker in found:
         state = state_of(scratch, marker)
         dead += [(scratch, marker)] * (state == "dead")
-        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(marker.begun))
         wanted = printable(Path(marker.output).name) or "-"
-        table.add_row(scratch.name, wanted, begun, state, amount(_size(scratch)))
+        table.add_row(scratch.name, wanted, _time(marker.begun), state, amount(_size(scratch)))
     if not found:
         err.print(f"nothing is left in {printable(folder)}", soft_wrap=True)
         return
@@ -52,5 +54,18 @@ def clean(
         )
 
 
+def _time(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "-"
+
+
 def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*"))
+    """Bytes in a folder, from which files may vanish meanwhile."""
+    size = 0
+    for inner, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                size += (Path(inner) / name).lstat().st_size
+    return size

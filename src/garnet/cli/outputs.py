@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from garnet.cli.console import err, printable, say_json
+from garnet.cli.console import err, named_graph, printable, say_json
 
 if TYPE_CHECKING:
     from garnet.io.scratch import Scratch
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there of an earlier result.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 
 # What a command may be given without giving anything else for it.
 _ASIDE = ("overwrite", "resume", "scratch", "dry_run", "as_json", "top")
@@ -60,8 +60,8 @@ class Outputs:
         others = {name: value for name, value in asked.items() if name not in (*written, *read, *_ASIDE)}
         self._runs = _runs(str(context.info_name), others, inputs, self._paths)
         mine = {name for name, path in self._paths.items() if stamp_of(path.resolve()) == self._runs[name]}
-        self._replace = mine | {name for name, path in self._paths.items() if overwrite or path in free}
-        for name in self._paths.keys() - self._replace:
+        self._replace = {name for name, path in self._paths.items() if overwrite or path in free}
+        for name in self._paths.keys() - self._replace - mine:
             require_file(self._paths[name], inputs=inputs, overwrite=False)
         self._finished = bool(mine) and mine == self._paths.keys()
 
@@ -71,8 +71,7 @@ class Outputs:
         from garnet.io.scratch import forget
 
         if self._finished:
-            first = next(iter(self._paths.values())).resolve()
-            forget(first.parent, first)
+            forget(next(iter(self._paths.values())).resolve())
             say_done(*self._paths.values(), as_json=self._as_json)
         return self._finished
 
@@ -86,7 +85,7 @@ class Outputs:
         from garnet.io.scratch import writing
 
         if self._scratch is None:
-            return path
+            raise RuntimeError("outputs are staged in a with block")
         name = next(name for name, other in self._paths.items() if other is path or other == path)
         folder = self._scratch.folder / name
         with writing(path):
@@ -117,13 +116,15 @@ class Outputs:
 
     def _publish(self) -> None:
         from garnet.io.scratch import publish, writing
-        from garnet.io.stamp import stamp
+        from garnet.io.stamp import stamp, stamp_of
 
         for name, (staged, complete) in self._staged.items():
             with writing(self._paths[name]):
                 if complete:
                     stamp(staged, self._runs[name])
-                publish(staged, self._paths[name].resolve(), replace=name in self._replace)
+                target = self._paths[name].resolve()
+                ours = stamp_of(target) == self._runs[name]  # now, and not when the work began
+                publish(staged, target, replace=ours or name in self._replace)
 
     def _by_their_own_names(self, text: str) -> str:
         for name, (staged, _) in self._staged.items():
@@ -142,13 +143,21 @@ def say_done(*paths: Path, as_json: bool) -> None:
 def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: dict[str, Path]) -> dict[str, str]:
     """What tells the result of this command from all others, for each of the files that it writes."""
     from garnet import __version__
-    from garnet.io.identity import digest_of, file_identity
+    from garnet.io.identity import digest_of
 
     facts = {
         "version": __version__,
         "command": command,
         "asked": asked,
-        "inputs": [file_identity(path) for path in inputs],
-        "catalogue": [os.environ.get(name) for name in ("GARNET_DATA", "GARNET_CACHE")],
+        "inputs": [[path.name, _identity(path, paths.values())] for path in inputs],
     }
-    return {name: digest_of({**facts, "file": name}) for name in paths}
+    return {name: digest_of({**facts, "file": name, "format": path.suffixes[-2:]}) for name, path in paths.items()}
+
+
+def _identity(path: Path, written: Iterable[Path]) -> list[Any]:
+    """What tells an input from another: the bytes of files or, of a graph that is known by name, what it holds."""
+    from garnet.io.identity import file_identity
+    from garnet.scale.resume import identity
+
+    graph = None if os.path.lexists(path) else named_graph(path)
+    return file_identity(path, without=written) if graph is None else identity(graph, path)

@@ -52,7 +52,7 @@ def purify_on_disk(
 
     place = None if scratch is None else require_scratch(scratch)
     graph = named_graph(source) or source
-    if done := stages_done(output.absolute(), place):
+    if done := stages_done(Path(os.path.realpath(output)), place):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
     _give_back_large_blocks()
     if purifier.cluster is not None:
@@ -77,7 +77,7 @@ def purify_on_disk(
 def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, as_json: bool) -> None:
     """Print about what a purification would take."""
     found = _estimate(purifier, source, symmetrize)
-    place = next(folder for folder in (output, *output.resolve().parents) if folder.is_dir())
+    place = next(folder for folder in (output, *output.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
     free = shutil.disk_usage(place).free
     if as_json:
         figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}

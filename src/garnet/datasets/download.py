@@ -15,7 +15,7 @@ from garnet.atomic import atomic_path
 from garnet.datasets.files import save_graph
 from garnet.errors import GraphError, MissingExtra
 from garnet.graph import Graph, as_graph
-from garnet.io.scratch import Scratch
+from garnet.io.scratch import Scratch, writing
 
 _FETCHED = {
     "citeseer": ("Planetoid", "CiteSeer", {}),
@@ -95,7 +95,8 @@ def _largest_component(graph: Graph) -> Graph:
 
 
 def _keep_splits(masks: list[Any], folder: Path) -> None:
-    (folder / "splits").mkdir(exist_ok=True)
+    with writing(folder):
+        (folder / "splits").mkdir(exist_ok=True)
     for number in range(masks[0].shape[1]):
         train, val, test = (mask[:, number] for mask in masks)
         path = folder / "splits" / f"{folder.name}_split_0.6_0.2_{number}.npz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def file_identity(path: Path, *, without: Iterable[Path] = ()) -> list[Any]:
 
     Args:
         path: of a file or folder; what is not there, or cannot be read, has no more identity than its name.
-        without: folders that may lie in it but are no part of it, as directories of runs never are.
+        without: files and folders that may lie in it but are no part of it, as directories of runs never are.
     """
     try:
         if path.is_file():
@@ -38,15 +39,27 @@ def digest_of(facts: Mapping[str, Any]) -> str:
 def _files(path: Path, without: Iterable[Path]) -> list[Any]:
     top, left_out = path.resolve(), [folder.resolve() for folder in without]
     found = []
-    for file in sorted(top.rglob("*")):
-        name = file.relative_to(top)
-        theirs = any(is_scratch_name(part) for part in name.parts) or any(map(file.is_relative_to, left_out))
-        if file.is_file() and not theirs:
-            found.append([str(name), _file(file)])
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen or any(map(Path(real).is_relative_to, left_out)):
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not is_scratch_name(name))
+        inside = (Path(folder) / name for name in sorted(files))
+        found += [[str(file.relative_to(top)), _file(file)] for file in inside if file.resolve() not in left_out]
     return found
 
 
 def _file(path: Path) -> list[Any]:
+    try:
+        return _contents(path) if path.is_file() else ["no file"]
+    except OSError as error:
+        return [error.errno]
+
+
+def _contents(path: Path) -> list[Any]:
     status = path.stat()
     if status.st_size > _READ_WHOLE:
         return [status.st_size, status.st_mtime_ns]

@@ -30,13 +30,18 @@ from garnet.errors import GarnetError
 MARKER = "garnet-run.json"
 """The file that tells such a directory from any other; the run at work holds a lock on it."""
 
-State = Literal["at work", "dead", "unknown"]
-"""Whether the run of a directory is still there; unknown where the file system has no locks, on another machine."""
+State = Literal["at work", "dead", "unknown", "holds an earlier result"]
+"""Whether the run of a directory is still there; unknown where the file system has no locks, on another machine.
+
+A dead run may have been killed while it exchanged an earlier result for its own; the directory then holds the former.
+"""
 
 _NAME = re.compile(r"\.garnet-([0-9a-f]{16})")
 _LONGEST_MARKER = 1 << 20
 _STAGED = "staged"
 _SPENT = "spent"
+_EXCHANGING, _REPLACED, _ALL_REPLACED = "exchanging", "replaced", "all-replaced"
+_NOTES = "stage-*.json"
 _TRIES, _WAIT = 500, 0.01
 
 
@@ -90,12 +95,14 @@ class Scratch:
         said, run = "" if output is None else str(output), secrets.token_hex(8)
         folder = parent / f".garnet-{run}"
         with writing(parent):
-            folder.mkdir()
+            # In a folder that all share, the graph is nobody else's to read.
+            folder.mkdir(mode=0o700 if output is None else 0o777)
             try:
                 lock = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
                 marker = Marker(run, said, _plain(key), os.getpid(), socket.gethostname(), time.time())
                 made = cls(folder, marker, lock)
-                _locked(lock)
+                if _locked(lock) is False:
+                    raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY))
                 _write(lock, marker)
             except BaseException:  # nothing is in it yet but a marker that says nothing
                 (folder / MARKER).unlink(missing_ok=True)
@@ -133,7 +140,7 @@ class Scratch:
                         return before
                     raise GarnetError(
                         f"An unfinished run for {output} differs in {_difference(marker.key or {}, wanted)}; repeat "
-                        f"that one, remove it with 'garnet clean {parent}', or choose another name."
+                        f"that one, remove it with 'garnet clean {parent} --yes', or choose another name."
                     )
                 if not before.can_go_on:
                     before.remove()
@@ -152,7 +159,9 @@ class Scratch:
     @property
     def can_go_on(self) -> bool:
         """Whether what is in the directory is of use to the same run."""
-        return self.marker.key is not None and not (self.folder / _SPENT).exists()
+        if self.marker.key is None or (self.folder / _SPENT).exists():
+            return False
+        return is_exchanging(self.folder) or any(self.folder.glob(_NOTES))
 
     def __enter__(self) -> Scratch:
         return self
@@ -168,8 +177,15 @@ class Scratch:
         """Let another run have the directory, if it is still there."""
         self._release()
 
+    def clear(self) -> None:
+        """Remove all that is in the directory but its marker."""
+        with writing(self.folder):
+            for path in self.folder.iterdir():
+                if path.name != MARKER:
+                    remove(path)
+
     def remove(self) -> None:
-        """Remove the directory, if this run has it; it must not be one that another has."""
+        """Remove the directory, which must be this run's, unless it holds an earlier result that is half replaced."""
         try:
             self._removed()
         except KeyboardInterrupt:
@@ -177,15 +193,16 @@ class Scratch:
             raise
 
     def _removed(self) -> None:
-        if not self._release.alive or _marker(self.folder) is None:
+        if not self._release.alive or _marker(self.folder) is None or is_exchanging(self.folder):
             return
         with suppress(OSError):
             # Should the run be killed from here on, what is left is not taken for one that can go on.
-            (self.folder / _SPENT).touch()
+            with suppress(OSError):
+                (self.folder / _SPENT).touch()
             for path in self.folder.iterdir():
                 if path.name not in (MARKER, _SPENT):
                     remove(path)
-            (self.folder / _SPENT).unlink()
+            (self.folder / _SPENT).unlink(missing_ok=True)
             # Last, so that whoever comes meanwhile is kept out of what is being removed.
             (self.folder / MARKER).unlink()
         self.close()  # on some network file systems a folder cannot go while a file of it is open
@@ -262,6 +279,7 @@ def publish(staged: Path, target: Path, *, replace: bool) -> None:
             shutil.copyfile(staged, copy)
             _copy_attributes(staged, copy)
             publish(copy, target, replace=replace)
+        remove(staged)
 
 
 def publish_folder(staged: Path, target: Path, *, old: Iterable[str], last: str) -> None:
@@ -269,48 +287,47 @@ def publish_folder(staged: Path, target: Path, *, old: Iterable[str], last: str)
 
     Where there is none, or an empty one, it appears at once; an earlier result is exchanged for it as a whole. If that
     has files of others in it, its own make room for the new ones, one by one, and the others stay. Killed in between,
-    the same call goes on.
+    the same call goes on; and until it has, nothing removes the directory, which then holds the earlier result.
 
     Args:
-        staged: the folder, in the directory of a run, which may be gone if an earlier call was killed.
+        staged: the folder, in the directory of a run.
         target: its place; absent, empty, or an earlier result.
         old: names of the files of the earlier result, the manifest among them.
         last: name of the manifest, without which the folder is unfinished.
 
     Raises:
-        GarnetError: there is a stranger's file in the place of a new one.
+        GarnetError: the place is neither, or has files of others in the place of new ones.
         OSError: the system refuses.
     """
     home = scratch_of(staged)
     if home is None:
         raise _astray(staged)
-    if not staged.is_dir():
+    if home.stat().st_dev != target.parent.stat().st_dev:
+        _publish_from_afar(staged, target, old, last)
         return
-    if not target.exists() or not any(target.iterdir()):
-        try:
-            if sys.platform == "win32" and target.exists():
-                target.rmdir()
+    if not is_exchanging(home):
+        if not target.exists() or not any(target.iterdir()):
+            if target.exists():
+                staged.chmod(stat.S_IMODE(target.stat().st_mode))
+                if sys.platform == "win32":
+                    target.rmdir()
             staged.rename(target)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            with Scratch.make(target.parent, output=target) as near:
-                shutil.copytree(staged, near.folder / _STAGED)
-                (near.folder / _STAGED).rename(target)
-        return
-    aside = home / "replaced"
-    if {path.name for path in target.iterdir()} <= set(old) and _exchanged(staged, target, aside):
-        return
-    # From then on, what has the name of an old file is a new one, unless others have put a whole result there.
-    all_aside = home / "all-replaced"
-    if not all_aside.exists() or (target / last).exists():
-        aside.mkdir(exist_ok=True)
-        for name in sorted(old, key=lambda name: name != last):
-            with suppress(FileNotFoundError):
-                _moved(target / name, aside / name)
-        all_aside.touch()
-    for path in sorted(staged.iterdir(), key=lambda path: (path.name == last, path.name)):
-        publish(path, target / path.name, replace=False)
+            return
+        _require_exchangeable(staged, target, set(old), last)
+        staged.chmod(stat.S_IMODE(target.stat().st_mode))
+        if _exchanged(staged, target, home / _REPLACED, set(old)):
+            return
+        (home / _EXCHANGING).write_text(staged.name)
+    _exchange_one_by_one(home, staged, target, old, last)
+
+
+def is_exchanging(folder: Path) -> bool:
+    """Whether a run was stopped while it exchanged an earlier result, which the directory then holds, for its own."""
+    try:
+        staged = folder / (folder / _EXCHANGING).read_text()
+        return not (folder / _ALL_REPLACED).exists() or any(staged.iterdir())
+    except OSError:
+        return False
 
 
 def left_behind(parent: Path, output: Path | None = None) -> Iterator[tuple[Path, Marker]]:
@@ -330,16 +347,18 @@ def state_of(folder: Path, marker: Marker) -> State:
     """Whether the run of a directory is still at work."""
     found = _opened(folder, marker)
     if found is None:
-        return "dead" if _is_stillborn(folder) else "unknown"
+        return "unknown" if (folder / MARKER).exists() else "dead"
     state = found.state
     found.close()
-    return state
+    return "holds an earlier result" if state == "dead" and is_exchanging(folder) else state
 
 
-def forget(parent: Path, output: Path) -> None:
-    """Remove what dead runs for an output have left in a folder."""
-    for folder, marker in left_behind(parent, output):
-        discard(folder, marker)
+def forget(output: Path, *folders: Path | None, key: Mapping[str, Any] | None = None) -> None:
+    """Remove what dead runs of one key, or of none, have left for an output in its folder or in others."""
+    for parent in {output.parent, *(folder for folder in folders if folder is not None)}:
+        for folder, marker in left_behind(parent, output):
+            if marker.key is None or marker.key == _plain(key) or "from" in marker.key:
+                discard(folder, marker)
 
 
 def discard(folder: Path, marker: Marker) -> bool:
@@ -401,7 +420,8 @@ def _move_in(staged: Path, target: Path) -> None:
     try:
         os.link(staged, target)
     except FileExistsError:
-        raise
+        if not staged.samefile(target):  # as it is if a run was killed right after this
+            raise
     except OSError as error:
         if error.errno == errno.EXDEV:
             raise
@@ -413,36 +433,70 @@ def _move_in(staged: Path, target: Path) -> None:
     staged.unlink()
 
 
-def _exchanged(staged: Path, target: Path, aside: Path) -> bool:
-    """Put one folder in the place of another; whether that was possible."""
-    try:
-        target.rename(aside)
-    except OSError:  # another file system
+def _require_exchangeable(staged: Path, target: Path, old: set[str], last: str) -> None:
+    """Refuse a folder that is no earlier result any more, or has files of others in the way, before anything moves."""
+    there = {path.name: path for path in target.iterdir()}
+    if not old or last not in there:
+        raise GarnetError(f"Cannot write into {target}: it has got files that are no result of ours meanwhile.")
+    new = {path.name for path in staged.iterdir()}
+    wrong = [name for name in there if name in new - old or (name in old and not _is_plain(there[name]))]
+    if wrong:
+        raise GarnetError(f"Cannot write into {target}: its {min(wrong)} is not of the earlier result; move it away.")
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _exchanged(staged: Path, target: Path, aside: Path, old: set[str]) -> bool:
+    """Put one folder in the place of another that has nothing but its own files; whether that was possible."""
+    if not {path.name for path in target.iterdir()} <= old:
         return False
+    target.rename(aside)
     try:
-        staged.rename(target)
-    except OSError:
+        # What has come between stays where it is.
+        if {path.name for path in aside.iterdir()} <= old:
+            staged.rename(target)
+            return True
+    except BaseException:
         aside.rename(target)
         raise
-    return True
+    aside.rename(target)
+    return False
 
 
-def _moved(source: Path, target: Path) -> None:
-    """Move a file of an earlier result out of the way, from one file system to another if it must be."""
-    try:
-        source.replace(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copyfile(source, target)
-        source.unlink()
+def _exchange_one_by_one(home: Path, staged: Path, target: Path, old: Iterable[str], last: str) -> None:
+    """Move the old files out of a folder and then the new ones in, the manifest first and last; or go on with it."""
+    # Once all are out, what has the name of an old file is a new one.
+    if not (home / _ALL_REPLACED).exists():
+        (home / _REPLACED).mkdir(exist_ok=True)
+        for name in sorted(old, key=lambda name: name != last):
+            if _is_plain(target / name):
+                (target / name).replace(home / _REPLACED / name)
+        (home / _ALL_REPLACED).touch()
+    for path in sorted(staged.iterdir(), key=lambda path: (path.name == last, path.name)):
+        publish(path, target / path.name, replace=False)
+
+
+def _publish_from_afar(staged: Path, target: Path, old: Iterable[str], last: str) -> None:
+    """Copy a folder to the file system of its place first."""
+    with Scratch.claim(target, key={"from": str(staged)}) as near:
+        copy, half = near.folder / _STAGED, near.folder / "half"
+        if not copy.exists():
+            remove(half)
+            shutil.copytree(staged, half)
+            half.rename(copy)
+            (near.folder / _NOTES.replace("*", "copied")).touch()
+        publish_folder(copy, target, old=old, last=last)
+    remove(staged)
 
 
 def _copy_attributes(source: Path, target: Path) -> None:
     if hasattr(os, "listxattr"):
         with suppress(OSError):
             for name in os.listxattr(source):
-                os.setxattr(target, name, os.getxattr(source, name))
+                with suppress(OSError):
+                    os.setxattr(target, name, os.getxattr(source, name))
 
 
 def _plain(key: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -455,6 +509,7 @@ def _write(lock: int, marker: Marker) -> None:
     text = json.dumps(vars(marker)).encode()
     if os.write(lock, text) < len(text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.fsync(lock)
 
 
 def _marker(folder: Path) -> Marker | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.io.identity import digest_of
 from garnet.io.places import require_folder
-from garnet.io.scratch import Scratch, publish_folder, remove, writing
+from garnet.io.scratch import Scratch, is_exchanging, publish_folder, remove, writing
 from garnet.scale.delivery import describe, require_free
 from garnet.scale.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph
+from garnet.scale.resume import identity
 from garnet.scale.sources import open_source
 from garnet.scale.spool import Counter, Spool
 from garnet.scale.strips import finish, write_features, write_strip
@@ -70,13 +73,20 @@ def build_tiles(
     """
     inputs = [] if isinstance(source, Graph) else [Path(source)]
     output = require_folder(Path(folder), inputs=inputs)
-    old = require_free(output, overwrite=overwrite)
-    with Scratch.claim(output) as scratch:
-        staged = scratch.folder / "graph"
-        lay_tiles(source, staged, memory=memory, parts=parts, symmetrize=symmetrize, progress=progress)
-        describe(staged, output, "", {})
-        with writing(output):
-            publish_folder(staged, output, old=() if old is None else old.files, last=MANIFEST)
+    key = {"source": digest_of({"source": identity(source, output)}), "memory": memory, "symmetrize": symmetrize}
+    with Scratch.claim(output, key={**key, "parts": parts if isinstance(parts, int) else None}) as scratch:
+        staged, note = scratch.folder / "graph", scratch.folder / "stage-old.json"
+        try:
+            with writing(output):
+                if not is_exchanging(scratch.folder):
+                    old = require_free(output, overwrite=overwrite)
+                    lay_tiles(source, staged, memory=memory, parts=parts, symmetrize=symmetrize, progress=progress)
+                    describe(staged, output, "", {})
+                    note.write_text(json.dumps([] if old is None else sorted(old.files)))
+                publish_folder(staged, output, old=json.loads(note.read_bytes()), last=MANIFEST)
+        except BaseException:
+            scratch.remove()
+            raise
     return TiledGraph.open(output)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from garnet.atomic import atomic_path
-from garnet.errors import GarnetError
+from garnet.errors import GarnetError, GraphError
 from garnet.io.places import strangers
 from garnet.io.scratch import remove
 from garnet.scale.parquet import TABLE_MANIFEST, is_table
-from garnet.scale.tiles import MANIFEST, VERSION, json_check
+from garnet.scale.tiles import MANIFEST, VERSION, checksum, json_check
 
 _OURS = re.compile(
     r"(tile-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
@@ -29,11 +29,13 @@ class Delivered:
         files: names of its files, the manifest among them; there may be others in the folder, which are the user's.
         run: which run made it, 16 hex digits; empty if it is not known.
         facts: what that run found, as it wrote it down.
+        checks: CRC-32 of each file but the manifest.
     """
 
     files: frozenset[str]
     run: str
     facts: dict[str, Any]
+    checks: dict[str, int]
 
 
 def manifest_name(output: Path) -> str:
@@ -49,19 +51,25 @@ def delivered(output: Path) -> Delivered | None:
         version = manifest.pop("version")
         if manifest.pop("check") != json_check(manifest) or version != VERSION:
             return None
-        sizes, result = manifest["sizes"], manifest.get("result") or {"run": "", "facts": {}}
+        checks, result = dict(manifest["checks"]), manifest.get("result") or {"run": "", "facts": {}}
         # A manifest that somebody else made could name files that are not ours to replace.
-        if not all(_OURS.fullmatch(file) for file in sizes):
+        if not all(_OURS.fullmatch(file) for file in checks):
             return None
-        return Delivered(frozenset({name, *sizes}), str(result["run"]), dict(result["facts"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Delivered(frozenset({name, *checks}), str(result["run"]), dict(result["facts"]), checks)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def is_whole(output: Path) -> bool:
-    """Whether all files of the result in a folder are still there, and as long as they were."""
-    sizes = json.loads((output / manifest_name(output)).read_bytes())["sizes"]
-    return all((output / name).is_file() and (output / name).stat().st_size == size for name, size in sizes.items())
+def made_by(output: Path, run: str) -> Delivered | None:
+    """The result in a folder, if it is that of this run and every byte is as it was written."""
+    found = delivered(output)
+    if found is None or found.run != run:
+        return None
+    try:
+        same = all(checksum(output / name) == check for name, check in found.checks.items())
+    except GraphError:  # a file is gone
+        return None
+    return found if same else None
 
 
 def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> None:
@@ -79,7 +87,7 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> Non
         manifest = json.loads(file.read_bytes())
         del manifest["version"], manifest["check"]
     else:
-        manifest = {"sizes": {part.name: part.stat().st_size for part in sorted(staged.glob("part-*.parquet"))}}
+        manifest = {"checks": {part.name: checksum(part) for part in sorted(staged.glob("part-*.parquet"))}}
     for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
         remove(strip)
     manifest["result"] = {"run": run, "facts": facts}

@@ -76,7 +76,7 @@ class Journal:
 
     @property
     def _cure(self) -> str:
-        return f"remove {self.folder} with 'garnet clean {self.folder.parent}' to begin again"
+        return f"remove {self.folder} with 'garnet clean {self.folder.parent} --yes' to begin again"
 
     def _read(self, stage: str) -> dict[str, Any] | None:
         path = self._file(stage)

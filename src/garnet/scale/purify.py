@@ -23,7 +23,7 @@ from garnet.parameters import require_valid
 from garnet.purification import Progress, Step
 from garnet.scale.build import lay_tiles
 from garnet.scale.cluster import OnCluster
-from garnet.scale.delivery import delivered, describe, is_whole, manifest_name, require_free
+from garnet.scale.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.scale.edge_source import EdgeSource
 from garnet.scale.journal import Journal
 from garnet.scale.neighbors import Effort, neighbor_pairs
@@ -75,7 +75,8 @@ class Task:
     def key(self, output: Path) -> dict[str, Any]:
         """All that decides the result, in plain values."""
         asked = {"symmetrize": self.symmetrize, "parts": self.parts, **plain_parameters(self.purifier)}
-        return {"version": __version__, "source": identity(self.source, output), **asked}
+        source = digest_of({"source": identity(self.source, output)})
+        return {"version": __version__, "source": source, "format": output.suffix, **asked}
 
 
 def purify_tiled(
@@ -125,14 +126,21 @@ def purify_tiled(
             result = _purified(task, open_source(source), made, as_table=False)
             return replace(result, graph=result.pruned.graph.to_graph())
     target = require_folder(output, inputs=task.inputs)
+    if task.scratch == target:
+        raise GarnetError(f"Cannot keep intermediate files in {target}: it is where the result goes; give another.")
     key = task.key(target)
-    run, before = digest_of(key), delivered(target)
-    if before is not None and before.run == run and is_whole(target):
-        forget(task.scratch or target.parent, target)
+    run = digest_of(key)
+    if (before := made_by(target, run)) is not None:
+        forget(target, task.scratch, key=key)
         return from_facts(before.facts, target, purifier, done_before=True)
     opened = open_source(source)  # says what is wrong with it before anything is written
     with _working(Scratch.claim(target, within=task.scratch, key=key)) as (made, journal):
         noted, staged = journal.done("publish"), made.folder / _STAGED
+        if (before := made_by(target, run)) is not None:  # by the same call, a moment ago
+            return from_facts(before.facts, target, purifier, done_before=True)
+        if noted is not None and not any(staged.glob("*")):  # what was published has been taken away since
+            made.clear()
+            noted = None
         # Where a run was killed while it exchanged files, there is no manifest.
         if noted is None or delivered(target) is not None:
             old = require_free(target, overwrite=overwrite)
@@ -167,15 +175,19 @@ def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> Tile
     key = task.key(target)
     run = digest_of(key)
     if stamp_of(target) == run:
-        forget(task.scratch or target.parent, target)
+        forget(target, task.scratch, key=key)
         return None
     require_file(output, inputs=task.inputs, overwrite=overwrite)
+    instead = target.with_name(f"{target.name}.tiles")
+    if delivered(instead) is not None:
+        require_free(instead, overwrite=False)
     opened = open_source(task.source)
     with _working(Scratch.claim(target, within=task.scratch, key=key)) as (made, _):
+        if stamp_of(target) == run:  # by the same call, a moment ago
+            return None
         result = _purified(task, opened, made, as_table=False)
         tiles = TiledGraph.open(made.folder / _STAGED)
         if (needed := _memory_of(tiles)) > _room_of(task.purifier):
-            instead = target.with_name(f"{target.name}.tiles")
             require_free(instead, overwrite=False)
             describe(tiles.folder, instead, run, without_costs(to_facts(result)))
             with writing(instead):
@@ -200,12 +212,14 @@ def _working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
     """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
     with scratch:
         journal = Journal(scratch.folder)
+        had = journal.stages()
         try:
             journal.tidy()
             with writing(scratch.folder):
                 yield scratch, journal
         except BaseException as error:
-            if isinstance(error, ParameterError | GraphError) or not journal.stages():
+            # What was done before may be of use once the cause is gone, such as a cluster that does not answer.
+            if not journal.stages() or (isinstance(error, ParameterError | GraphError) and not had):
                 scratch.remove()
             raise
 

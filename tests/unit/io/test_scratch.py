@@ -12,6 +12,7 @@ from garnet.io.scratch import (
     MARKER,
     Scratch,
     discard,
+    forget,
     left_behind,
     publish,
     publish_folder,
@@ -20,6 +21,7 @@ from garnet.io.scratch import (
     state_of,
 )
 
+NOTE = "stage-first.json"
 fcntl = pytest.importorskip("fcntl", reason="locks of POSIX")
 
 
@@ -35,7 +37,7 @@ def names(folder):
 def dead(output, key=None):
     """The directory of a run that was stopped."""
     made = Scratch.make(output.parent, output=output, key=key)
-    (made.folder / "half").write_text("half")
+    (made.folder / NOTE).write_text("half")
     made.close()
     return made.folder
 
@@ -59,7 +61,7 @@ def test_the_same_run_takes_over_what_a_stopped_one_left(output):
     folder = dead(output, {"rank": 3})
     with Scratch.claim(output, key={"rank": 3}) as taken:
         assert taken.folder == folder
-        assert names(folder) == {MARKER, "half"}
+        assert names(folder) == {MARKER, NOTE}
 
 
 def test_what_cannot_go_on_is_removed_by_the_next_run_for_the_output_alone(tmp_path, output):
@@ -77,7 +79,7 @@ def test_a_stopped_run_that_was_asked_for_something_else_is_kept(output):
         Scratch.claim(output, key={"rank": 4, "k": 1})
     with Scratch.claim(output) as other:  # one that begins anew takes nothing from it
         assert other.folder != folder
-    assert names(folder) == {MARKER, "half"}
+    assert names(folder) == {MARKER, NOTE}
 
 
 def test_while_a_run_is_at_work_nobody_has_its_directory(output):
@@ -120,7 +122,7 @@ def test_a_marker_of_another_directory_does_not_count(tmp_path, output):
     shutil.copytree(folder, copied)
     assert [found for found, _ in left_behind(tmp_path)] == [folder]
     with pytest.raises(GarnetError, match="Will not remove"):
-        remove(copied / "half")
+        remove(copied / NOTE)
 
 
 def test_nothing_is_removed_outside_of_a_directory_of_a_run(tmp_path):
@@ -159,7 +161,7 @@ def test_a_link_to_the_directory_of_a_run_is_not_one(tmp_path, output):
     (tmp_path / folder.name).symlink_to(elsewhere / folder.name)
     assert not list(left_behind(tmp_path))
     with pytest.raises(GarnetError, match="Will not remove"):
-        remove(tmp_path / folder.name / "half")
+        remove(tmp_path / folder.name / NOTE)
 
 
 def test_a_file_that_has_appeared_meanwhile_is_not_replaced(tmp_path, output):
@@ -245,3 +247,102 @@ def test_a_run_killed_before_it_could_mark_its_directory_is_found(tmp_path, mark
     assert state_of(folder, marker) == "dead"
     assert discard(folder, marker)
     assert not names(tmp_path)
+
+
+def test_a_run_that_was_stopped_before_any_stage_was_done_keeps_nobody_out(output):
+    made = Scratch.make(output.parent, output=output, key={"rank": 3})
+    (made.folder / "half").write_text("half")
+    made.close()
+    with Scratch.claim(output, key={"rank": 4}) as other:
+        assert names(output.parent) == {other.folder.name}
+
+
+def staged(made, **files):
+    folder = made.folder / "graph"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def filled(folder, **files):
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def read(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_folder_that_has_got_a_strangers_files_meanwhile_is_left_alone(tmp_path):
+    out = filled(tmp_path / "out", thesis="mine")
+    with Scratch.make(tmp_path, output=out) as made:
+        new = staged(made, a="new", manifest="new")
+        for old in ((), ("a", "manifest")):
+            with pytest.raises(GarnetError, match="meanwhile"):
+                publish_folder(new, out, old=old, last="manifest")
+    assert read(out) == {"thesis": "mine"}
+
+
+def test_files_of_others_beside_an_earlier_result_stay_and_its_own_are_exchanged(tmp_path):
+    out = filled(tmp_path / "out", a="old", b="old", manifest="old", thesis="mine")
+    with Scratch.make(tmp_path, output=out) as made:
+        publish_folder(staged(made, a="new", c="new", manifest="new"), out, old=["a", "b", "manifest"], last="manifest")
+    assert read(out) == {"a": "new", "c": "new", "manifest": "new", "thesis": "mine"}
+    assert names(tmp_path) == {"out"}
+
+
+@pytest.mark.parametrize("kind", ["file in the place of a new one", "folder in the place of an old one"])
+def test_what_is_in_the_way_is_said_before_anything_moves(tmp_path, kind):
+    out = filled(tmp_path / "out", a="old", manifest="old")
+    if kind.startswith("file"):
+        (out / "c").write_text("mine")
+    else:
+        (out / "a").unlink()
+        filled(out / "a", thesis="mine")
+    with Scratch.make(tmp_path, output=out) as made, pytest.raises(GarnetError, match="move it away"):
+        publish_folder(staged(made, a="new", c="new", manifest="new"), out, old=["a", "manifest"], last="manifest")
+    assert (out / "manifest").read_text() == "old"
+    assert (out / "c").read_text() == "mine" if kind.startswith("file") else (out / "a" / "thesis").is_file()
+
+
+def test_an_exchange_that_was_stopped_keeps_the_earlier_result_and_goes_on(tmp_path, monkeypatch):
+    out = filled(tmp_path / "out", a="old", b="old", manifest="old", thesis="mine")
+    link, made = os.link, Scratch.make(tmp_path, output=out, key={"rank": 3})
+    new, old = staged(made, a="new", b="new", manifest="new"), ["a", "b", "manifest"]
+
+    def stopped(source, target):
+        if target.name == "b":
+            raise KeyboardInterrupt
+        link(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            publish_folder(new, out, old=old, last="manifest")
+    made.close()
+    ((folder, marker),) = left_behind(tmp_path)
+    assert state_of(folder, marker) == "holds an earlier result"
+    assert not discard(folder, marker)
+    assert read(folder / "replaced") == {"a": "old", "b": "old", "manifest": "old"}
+    with Scratch.claim(out, key={"rank": 3}) as again:
+        assert again.folder == folder
+        publish_folder(new, out, old=old, last="manifest")
+    assert read(out) == {"a": "new", "b": "new", "manifest": "new", "thesis": "mine"}
+    assert names(tmp_path) == {"out"}
+
+
+def test_a_folder_keeps_its_permissions(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    with Scratch.make(tmp_path, output=out) as made:
+        publish_folder(staged(made, manifest="new"), out, old=(), last="manifest")
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
+def test_only_what_the_same_run_left_is_forgotten(tmp_path, output):
+    mine, other, short = dead(output, {"rank": 3}), dead(output, {"rank": 4}), dead(output)
+    forget(output, key={"rank": 3})
+    assert (mine.exists(), other.exists(), short.exists()) == (False, True, False)

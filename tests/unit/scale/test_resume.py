@@ -149,6 +149,41 @@ def test_killed_anywhere_the_same_call_gives_the_same_graph(source, undisturbed,
     assert purify(source, output).done_before
 
 
+def test_a_cluster_that_does_not_answer_costs_nothing_of_what_was_done(source, undisturbed, unfinished, monkeypatch):
+    pytest.importorskip("distributed")
+    output = unfinished("score")
+    monkeypatch.setattr("garnet.scale.cluster._WAIT", 0.5)
+    with pytest.raises(GarnetError, match="no Dask scheduler answers there"):
+        purify_tiled(GARNET(memory="1GiB", rank=8, k=4, cluster="tcp://127.0.0.1:9"), source, output, parts=3)
+    begun = []
+    require_same(purify(source, output, progress=begun.append).graph, undisturbed)
+    assert begun == ["prune"]
+
+
+def test_a_result_that_was_taken_away_is_made_again(source, undisturbed, unfinished, tmp_path):
+    output = unfinished("end")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("garnet.io.scratch.Scratch.remove", _interrupted)  # when all is in its place
+        with pytest.raises(KeyboardInterrupt):
+            purify(source, output)
+    output.rename(tmp_path / "mine")
+    require_same(purify(source, output).graph, undisturbed)
+    assert [path.name for path in output.parent.iterdir()] == ["out"]
+
+
+def _interrupted(scratch):
+    raise KeyboardInterrupt
+
+
+def test_a_file_of_the_result_that_has_changed_is_noticed(source, tmp_path):
+    output = tmp_path / "out"
+    purify(source, output)
+    victim = output / "tile-0-0.bin"
+    victim.write_bytes(bytes(victim.stat().st_size))
+    with pytest.raises(GarnetError, match="holds a finished graph"):
+        purify(source, output)
+
+
 def test_what_a_stage_had_done_is_not_done_again(source, unfinished):
     output = unfinished("neighbours")
     work = directory(output)

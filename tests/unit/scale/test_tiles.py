@@ -120,7 +120,8 @@ def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
     (folder / "thesis.txt").write_text("mine")
     manifest = json.loads((folder / "tiles.json").read_text())
     del manifest["version"], manifest["check"]
-    manifest["sizes"]["thesis.txt"] = 4
+    for part in ("sizes", "checks"):
+        manifest[part]["thesis.txt"] = 4
     (folder / "tiles.json").write_text(json.dumps({"version": 2, "check": json_check(manifest), **manifest}))
     with pytest.raises(GarnetError, match="no result of ours"):
         build_tiles(FULL, folder, memory=MEMORY, overwrite=True)
