@@ -17,7 +17,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
 campaign: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/campaign.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/campaign.py -n auto --maxprocesses 4 --dist load
 
 # Changes valid files at random and reads them; by coverage where atheris is installed.
 fuzz: $(STAMP)

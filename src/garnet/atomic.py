@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from garnet.errors import GarnetError
-from garnet.io.scratch import Scratch, cannot_write, discard, left_behind, publish, remove, scratch_of, writing
+from garnet.io.failures import cannot_write, writing
+from garnet.io.marker import scratch_of
+from garnet.io.publish import publish
+from garnet.io.removal import remove
+from garnet.io.scratch import Scratch, discard, left_behind
 
 
 @contextmanager

@@ -45,8 +45,8 @@ def run(
     """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was."""
     from garnet.bench import runner
     from garnet.bench.study import load_study
+    from garnet.io.failures import writing
     from garnet.io.places import require_file, require_other
-    from garnet.io.scratch import writing
 
     wanted = load_study(study)
     path = output or records_of(study, wanted)

@@ -82,7 +82,7 @@ class Outputs:
             path: one of the files.
             complete: whether the same command would have nothing more to do.
         """
-        from garnet.io.scratch import writing
+        from garnet.io.failures import writing
 
         if self._scratch is None:
             raise RuntimeError("outputs are staged in a with block")
@@ -115,7 +115,8 @@ class Outputs:
                 raise GarnetError(said) from error
 
     def _publish(self) -> None:
-        from garnet.io.scratch import publish, writing
+        from garnet.io.failures import writing
+        from garnet.io.publish import publish
         from garnet.io.stamp import stamp, stamp_of
 
         for name, (staged, complete) in self._staged.items():

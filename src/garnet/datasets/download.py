@@ -15,7 +15,8 @@ from garnet.atomic import atomic_path
 from garnet.datasets.files import save_graph
 from garnet.errors import GraphError, MissingExtra
 from garnet.graph import Graph, as_graph
-from garnet.io.scratch import Scratch, writing
+from garnet.io.failures import writing
+from garnet.io.scratch import Scratch
 
 _FETCHED = {
     "citeseer": ("Planetoid", "CiteSeer", {}),

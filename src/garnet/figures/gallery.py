@@ -11,8 +11,8 @@ from garnet.atomic import atomic_path
 from garnet.figures import canvas
 from garnet.figures.records import Benchmark
 from garnet.figures.table import FIGURES, Drawing
+from garnet.io.failures import writing
 from garnet.io.places import require_file, require_folder
-from garnet.io.scratch import writing
 from garnet.purification import Progress
 from garnet.registry import known_name
 

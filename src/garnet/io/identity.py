@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from garnet.io.scratch import is_scratch_name
+from garnet.io.marker import is_scratch_name
 
 _READ_WHOLE = 1 << 30
 _CHUNK = 1 << 20

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from garnet.errors import GarnetError, ParameterError
-from garnet.io.scratch import cannot_write
+from garnet.io.failures import cannot_write
 
 _SHOWN = 3
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.io.failures import writing
 from garnet.io.identity import digest_of
+from garnet.io.marker import is_exchanging
 from garnet.io.places import require_folder
-from garnet.io.scratch import Scratch, is_exchanging, publish_folder, remove, writing
+from garnet.io.publish import publish_folder
+from garnet.io.removal import remove
+from garnet.io.scratch import Scratch
 from garnet.scale.delivery import describe, require_free
 from garnet.scale.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph
 from garnet.scale.resume import identity

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from garnet.errors import GarnetError, MissingExtra, ParameterError
-from garnet.io.scratch import remove
+from garnet.io.removal import remove
 from garnet.scale.parts import Done
 from garnet.scale.tiles import TiledGraph
 

@@ -11,7 +11,7 @@ from typing import Any
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError, GraphError
 from garnet.io.places import strangers
-from garnet.io.scratch import remove
+from garnet.io.removal import remove
 from garnet.scale.parquet import TABLE_MANIFEST, is_table
 from garnet.scale.tiles import MANIFEST, VERSION, checksum, json_check
 

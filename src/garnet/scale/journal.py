@@ -9,7 +9,8 @@ from typing import Any
 
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
-from garnet.io.scratch import remove, writing
+from garnet.io.failures import writing
+from garnet.io.removal import remove
 from garnet.scale.tiles import checksum, json_check
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from garnet.atomic import atomic_path
 from garnet.cells import Quantiser, fit_quantiser
 from garnet.errors import GraphError, RecallWarning
-from garnet.io.scratch import remove
+from garnet.io.removal import remove
 from garnet.layout import probes_needed
 from garnet.neighbors import EXACT_UP_TO
 from garnet.pool import nearest_in_pool

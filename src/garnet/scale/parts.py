@@ -17,7 +17,7 @@ from torch import Tensor
 
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
-from garnet.io.scratch import remove
+from garnet.io.removal import remove
 from garnet.purification import Step
 
 _AGAIN = "remove its folder, and the work begins again."

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import ParameterError
-from garnet.io.scratch import writing
+from garnet.io.failures import writing
 from garnet.scale.measure import Rule, TileTask, score_tile
 from garnet.scale.parquet import EdgeTable, table_of, write_table
 from garnet.scale.parts import Parts, Tall

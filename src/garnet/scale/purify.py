@@ -14,9 +14,11 @@ import torch
 from garnet import __version__
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph import Graph
+from garnet.io.failures import writing
 from garnet.io.identity import digest_of
 from garnet.io.places import require_file, require_folder, require_scratch
-from garnet.io.scratch import Scratch, forget, publish, publish_folder, writing
+from garnet.io.publish import publish, publish_folder
+from garnet.io.scratch import Scratch, forget
 from garnet.io.stamp import stamp, stamp_of
 from garnet.memory import physical_memory
 from garnet.parameters import require_valid

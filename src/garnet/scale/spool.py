@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.io.scratch import remove, writing
+from garnet.io.failures import writing
+from garnet.io.removal import remove
 from garnet.scale.edge_source import Chunk
 
 

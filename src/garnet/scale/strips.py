@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from garnet.atomic import atomic_path
 from garnet.errors import GarnetError
 from garnet.graph import Split
-from garnet.io.scratch import remove, writing
+from garnet.io.failures import writing
+from garnet.io.removal import remove
 from garnet.scale.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
 
 _AT_ONCE = 1 << 19

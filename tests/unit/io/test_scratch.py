@@ -8,18 +8,10 @@ import shutil
 import pytest
 
 from garnet.errors import GarnetError
-from garnet.io.scratch import (
-    MARKER,
-    Scratch,
-    discard,
-    forget,
-    left_behind,
-    publish,
-    publish_folder,
-    remove,
-    scratch_of,
-    state_of,
-)
+from garnet.io.marker import MARKER, scratch_of
+from garnet.io.publish import publish, publish_folder
+from garnet.io.removal import remove
+from garnet.io.scratch import Scratch, discard, forget, left_behind, state_of
 
 NOTE = "stage-first.json"
 fcntl = pytest.importorskip("fcntl", reason="locks of POSIX")

@@ -15,7 +15,7 @@ from garnet import GARNET
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph import as_graph
-from garnet.io.scratch import MARKER
+from garnet.io.marker import MARKER
 from garnet.scale.journal import Journal
 from garnet.scale.purify import purify_tiled
 from garnet.scale.resume import identity
