@@ -98,6 +98,7 @@ def test_threads_and_hash_seeds_leave_no_trace_in_the_graph(name):
     assert outcome(PURIFY, "2", name, compared(), threads=2, hash_seed=1) == first
 
 
+@pytest.mark.slow
 def test_nor_in_a_graph_that_was_purified_on_disk():
     first = outcome(ON_DISK, "1", compared(), threads=1, hash_seed=0)
     assert outcome(ON_DISK, "4", compared(), threads=4, hash_seed=1) == first
@@ -112,6 +113,7 @@ def test_nor_do_they_in_a_real_one(name, data_folder):
         assert outcome(PURIFY, str(threads), name, compared(), threads=threads, hash_seed=threads, **folder) == first
 
 
+@pytest.mark.slow
 def test_attacks_models_and_audits_do_not_depend_on_the_hash_seed():
     assert outcome(LEARN, hash_seed=0) == outcome(LEARN, hash_seed=1)
 
