@@ -1,7 +1,7 @@
 """Work on a Dask cluster instead of in this process.
 
 A task is a function and the names of files. What is large in it, and the same for many, such as the quantiser or the
-list of the tiles, is scattered once to all workers; the scheduler sees neither.
+list of the tiles, is scattered once, and workers have it from one another; the scheduler sees neither.
 """
 
 from __future__ import annotations
@@ -199,11 +199,12 @@ class OnCluster:
         raise GarnetError(f"The Dask cluster cancelled the same tasks {_ATTEMPTS} times; look at the scheduler's log.")
 
     def _scattered(self, large: Sequence[Any]) -> list[Any]:
-        """Futures of large values that every worker has; graphs stay there, because they never change."""
+        """Futures of large values that a worker has; graphs stay there, because they never change."""
         new = [value for value in large if id(value) not in self._graphs]
         found = {}
         if new:
-            sent = self._client.scatter(new, broadcast=True, hash=False, timeout=_LOOK * _LOOKS)  # type: ignore[no-untyped-call]
+            # Not to all at once: that waits for ever for a worker that is lost meanwhile. The others ask for it.
+            sent = self._client.scatter(new, hash=False, timeout=_LOOK * _LOOKS)  # type: ignore[no-untyped-call]
             found = {id(value): future for value, future in zip(new, sent, strict=True)}
         self._graphs |= {id(value): (value, found[id(value)]) for value in new if isinstance(value, TiledGraph)}
         known = found | {number: future for number, (_, future) in self._graphs.items()}
