@@ -35,7 +35,7 @@ FILES = {
     "Pubmed": "pubmed/pubmed.npz",
 }
 DRAWN = "drawn, 20,000 nodes"
-THREADS = (1, 2, 4, 8)
+THREADS = (1, 2, 4)
 
 
 def graph_of(name: str) -> Graph:

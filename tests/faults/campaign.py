@@ -1,6 +1,6 @@
 """Run every case of tests/faults, count what was tried and what failed, and write the figure into docs/reliability.md.
 
-    python tests/faults/campaign.py -n 2       all of it, which takes half an hour; what follows goes to pytest
+    python tests/faults/campaign.py -n 2       all of it, which takes 20 minutes; what follows goes to pytest
     python tests/faults/campaign.py --render   write the page again from results/campaign.json
 
 As root it does not start where the jail cannot be closed.
