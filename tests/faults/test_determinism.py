@@ -5,7 +5,7 @@ that depends on the hash seed; each run is therefore a process of its own. Bytes
 libraries promise less: there the edges are compared, and how much two weights may differ is up to float32.
 
 A permutation of the nodes permutes the graph up to ties. Without features it shows: all nodes of a branch that hangs on
-one node have the same direction in V (322 pairs of Cora's nodes have the very same point), so that more than k are
+one node have the same direction in V, and many pairs of nodes the very same point, so that more than k are
 equally near and float32 picks. No rule could pick alike: leaves of one node differ in nothing but their numbers.
 """
 
