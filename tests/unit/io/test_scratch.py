@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -338,3 +339,28 @@ def test_only_what_the_same_run_left_is_forgotten(tmp_path, output):
     mine, other, short = dead(output, {"rank": 3}), dead(output, {"rank": 4}), dead(output)
     forget(output, key={"rank": 3})
     assert (mine.exists(), other.exists(), short.exists()) == (False, True, False)
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_folder_from_another_file_system_is_exchanged_or_goes_on(tmp_path, monkeypatch, stop):
+    afar = Path("/dev/shm")
+    if not os.access(afar, os.W_OK) or afar.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other file system to be had")
+    out = filled(tmp_path / "out", a="old", b="old", manifest="old", thesis="mine")
+    link, old = os.link, ["a", "b", "manifest"]
+
+    def stopped(source, target):
+        if target == out / "b":
+            raise KeyboardInterrupt
+        link(source, target)
+
+    with Scratch.make(afar) as made:
+        new = staged(made, a="new", b="new", manifest="new")
+        if stop:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "link", stopped)
+                with pytest.raises(KeyboardInterrupt):
+                    publish_folder(new, out, old=old, last="manifest")
+        publish_folder(new, out, old=old, last="manifest")
+    assert read(out) == {"a": "new", "b": "new", "manifest": "new", "thesis": "mine"}
+    assert names(tmp_path) == {"out"}

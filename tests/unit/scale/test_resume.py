@@ -354,3 +354,15 @@ def test_a_run_is_of_one_graph_with_all_that_belongs_to_its_nodes(tmp_path):
     (tmp_path / "clean").mkdir()
     (tmp_path / "clean" / "result").write_text("x")
     assert identity(tmp_path, tmp_path / "clean") == before
+
+
+def test_a_source_of_many_files_makes_no_long_marker(tmp_path):
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    edges = block_model(60, mean_degree=6, seed=0).edges
+    (tmp_path / "many").mkdir()
+    for number, part in enumerate(np.array_split(edges, 40, axis=1)):
+        table = arrow.table({"source": part[0], "target": part[1]})
+        parquet.write_table(table, tmp_path / "many" / f"part-{number:05d}.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        purify(tmp_path / "many", tmp_path / "out", progress=_interrupt_at("embed"))
+    assert (directory(tmp_path / "out") / MARKER).stat().st_size < 2000
