@@ -126,8 +126,8 @@ def _give_back_large_blocks() -> None:
     """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
 
     By default it learns to keep blocks of up to 32 MB in its heap, and a process that allocates and frees thousands of
-    them holds more than it uses: 634 MiB instead of 530 on a graph of 60,000 nodes. It is a setting of the whole
-    process, and so for a command to make, never for the library. Where malloc has none such, nothing is done.
+    them holds more than it uses. It is a setting of the whole process, and so for a command to make, never for the
+    library. Where malloc has none such, nothing is done.
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
