@@ -21,10 +21,10 @@ from record import data_folder, save
 from garnet.attacks.bcd import GRBCD
 from garnet.backbones import GCN
 from garnet.datasets import class_features, load
-from garnet.defenses.named import named_defense
-from garnet.graph import Graph, as_graph
-from garnet.memory import peak_memory
-from garnet.training import Training
+from garnet.defenses.lookup import named_defense
+from garnet.graph.graph import Graph, as_graph
+from garnet.machine import peak_memory
+from garnet.training.loop import Training
 
 # A perceptron alone then has about 55 % of the test nodes.
 SIGNAL = 2.15

@@ -31,9 +31,9 @@ from garnet.attacks.metattack import Metattack
 from garnet.attacks.nettack import Nettack
 from garnet.backbones import GCN, MLP
 from garnet.datasets import class_features, load, poisoned
-from garnet.graph import Graph, as_graph
-from garnet.memory import peak_memory
-from garnet.training import Training, train
+from garnet.graph.graph import Graph, as_graph
+from garnet.machine import peak_memory
+from garnet.training.loop import Training, train
 
 
 def main() -> None:

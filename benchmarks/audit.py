@@ -27,9 +27,9 @@ from garnet import Graph, as_graph
 from garnet.attacks import DICE, GRBCD, PRBCD, LowBlow, Random
 from garnet.audit import Audit, audit
 from garnet.datasets import load, poisoned
-from garnet.edges import canonical, contains
-from garnet.perturbation import Perturbation
-from garnet.sparse import normalized_matrix
+from garnet.graph.edges import canonical, contains
+from garnet.graph.perturbation import Perturbation
+from garnet.linalg.sparse import normalized_matrix
 
 PERTURBATIONS = Path(__file__).parents[1] / "perturbations"
 POISONS = {"metattack": 0.2, "nettack": 5}

@@ -21,8 +21,8 @@ from record import data_folder, save
 
 from garnet.audit import Audit, audit
 from garnet.datasets import class_features, cora, load, nested_block_model
-from garnet.edges import contains
-from garnet.graph import Graph, as_graph
+from garnet.graph.edges import contains
+from garnet.graph.graph import Graph, as_graph
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ from record import data_folder, save
 from garnet.backbones.base import BUFFER, Noise
 from garnet.datasets import class_features, load
 from garnet.defenses.base import Model
-from garnet.graph import as_graph
-from garnet.lesson import Lesson
-from garnet.memory import peak_memory
+from garnet.graph.graph import as_graph
+from garnet.machine import peak_memory
+from garnet.training.supervision import Lesson
 
 NAMES = ("soft-median-gdc", "gnnguard")
 

@@ -23,8 +23,8 @@ from record import data_folder, save
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model
-from garnet.scale import purify as scale_purify
-from garnet.scale.cluster import OnCluster
+from garnet.places import disk as scale_purify
+from garnet.places.cluster import OnCluster
 
 
 class Counted(OnCluster):

@@ -15,10 +15,10 @@ from record import data_folder, save
 
 from garnet import GARNET, Graph, load_graph
 from garnet.datasets import cora
-from garnet.edges import contains
-from garnet.neighbors import Cells, Exact, recall
-from garnet.solvers import Arpack, Chebyshev
-from garnet.spectral import normalized_adjacency
+from garnet.graph.edges import contains
+from garnet.neighbors.search import Cells, Exact, recall
+from garnet.spectral import Arpack, Chebyshev
+from garnet.spectral.spectrum import normalized_adjacency
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ import torch
 from record import data_folder, save
 
 from garnet.datasets import poisoned
-from garnet.defenses.named import named_defense
-from garnet.graph import Graph
+from garnet.defenses.lookup import named_defense
+from garnet.graph.graph import Graph
 
 NAMES = ("garnet", "tsvd", "gnnguard", "prognn", "garnet, gcn", "lfr")
 

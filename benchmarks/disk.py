@@ -35,8 +35,8 @@ PURIFY = """
 import json, sys
 from pathlib import Path
 from garnet import GARNET
-from garnet.memory import peak_memory
-from garnet.scale.purify import purify_tiled
+from garnet.machine import peak_memory
+from garnet.places.disk import purify_tiled
 options = json.loads(sys.argv[1])
 papers = {"rank": options["rank"], "k": options["k"], "support": None}
 purifier = GARNET(memory=options["memory"], features="none", **({} if options["default"] else papers))

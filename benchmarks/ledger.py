@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from record import data_folder, save
 
 from garnet import GARNET, Graph, as_graph, load_graph
-from garnet.edges import contains
+from garnet.graph.edges import contains
 
 CASES = {
     "cora metattack 20%": ("cora", "cora/cora_lcc.npz", "cora/cora_meta_adj_0.2.npz", "metattack"),

@@ -10,7 +10,7 @@ import argparse
 from record import data_folder, save
 
 from garnet import GARNET, load_graph
-from garnet.memory import peak_memory
+from garnet.machine import peak_memory
 
 
 def main() -> None:

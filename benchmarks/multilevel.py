@@ -25,11 +25,11 @@ from record import data_folder, save
 from scipy.sparse.csgraph import connected_components
 
 from garnet.datasets import load_graph, nested_block_model
-from garnet.solvers.chebyshev import Chebyshev
-from garnet.solvers.density import largest, level
-from garnet.solvers.operator import Operator
-from garnet.solvers.space import filtered
-from garnet.spectral import Spectrum
+from garnet.spectral.block_space import filtered
+from garnet.spectral.chebyshev import Chebyshev
+from garnet.spectral.density import largest, level
+from garnet.spectral.operator import Operator
+from garnet.spectral.spectrum import Spectrum
 
 MORE = 1.25
 PATIENCE = 3  # times the columns of `plain` after which `polish` gives up

@@ -17,7 +17,7 @@ from record import save
 
 from garnet import GARNET, Graph
 from garnet.datasets import load, poisoned
-from garnet.edges import contains
+from garnet.graph.edges import contains
 
 PAPERS, OTHERS, SEED = 1255, 2, 0
 FEWEST, MOST = 6, 60  # nodes within two edges in the clean graph

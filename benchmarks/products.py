@@ -21,19 +21,19 @@ import numpy as np
 import torch
 from record import data_folder, save
 
-import garnet.layout
-import garnet.neighbors
-import garnet.purify
-import garnet.resident
+import garnet.linalg.device_graph
+import garnet.neighbors.cell_index
+import garnet.neighbors.search
 from garnet import GARNET, Graph
 from garnet.backbones import GCN
-from garnet.cells import Quantiser
 from garnet.datasets import block_model, class_features, load_graph, nested_block_model, random_split
-from garnet.graph import as_graph
-from garnet.neighbors import recall
-from garnet.solvers.chebyshev import _Projection
-from garnet.solvers.operator import Columns, Operator
-from garnet.training import Training, train
+from garnet.graph.graph import as_graph
+from garnet.neighbors.quantizer import Quantiser
+from garnet.neighbors.search import recall
+from garnet.purify import garnet as purify
+from garnet.spectral.chebyshev import _Projection
+from garnet.spectral.operator import Columns, Operator
+from garnet.training.loop import Training, train
 
 MEAN_DEGREE = 70.0
 
@@ -59,7 +59,7 @@ def main() -> None:
         figures["runs"].append(run)
         print(run, flush=True)
     points = unit(result.spectrum.embedding)
-    near = result.parameters.neighbors or garnet.neighbors.choose_neighbors(graph.num_nodes, device)
+    near = result.parameters.neighbors or garnet.neighbors.search.choose_neighbors(graph.num_nodes, device)
     found = near(points, chosen.k, seed=0)
     figures["recall of 10,000"] = recall(points, found, sample=10_000, seed=1)
     print("recall", figures["recall of 10,000"], flush=True)
@@ -117,12 +117,12 @@ def parts(purifier: GARNET, graph: Graph) -> dict[str, dict[str, float]]:
     meter.watch(Columns, "rotate", operations=lambda basis, rotation: 2 * n * basis.size * rotation.shape[1])
     meter.watch(_Projection, "ritz_values")
     meter.watch(_Projection, "ritz")
-    meter.watch(garnet.neighbors, "fit_quantiser")
+    meter.watch(garnet.neighbors.search, "fit_quantiser")
     meter.watch(Quantiser, "assign")
-    meter.watch(garnet.layout, "nearest", operations=pairs_compared)
-    meter.watch(garnet.purify, "squared_distances", bytes=lambda points, edges: 8 * points.shape[1] * edges.shape[1])
-    meter.watch(garnet.purify, "inner_products", bytes=lambda left, _, edges: 8 * left.shape[1] * edges.shape[1])
-    meter.watch(garnet.purify, "joined")
+    meter.watch(garnet.neighbors.cell_index, "nearest", operations=pairs_compared)
+    meter.watch(purify, "squared_distances", bytes=lambda points, edges: 8 * points.shape[1] * edges.shape[1])
+    meter.watch(purify, "inner_products", bytes=lambda left, _, edges: 8 * left.shape[1] * edges.shape[1])
+    meter.watch(purify, "joined")
     purifier.purify(graph)
     return meter.figures
 

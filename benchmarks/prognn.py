@@ -29,8 +29,8 @@ from record import data_folder, save
 
 from garnet.datasets import poisoned
 from garnet.defenses.prognn import ProGNN
-from garnet.graph import Graph
-from garnet.training import Training
+from garnet.graph.graph import Graph
+from garnet.training.loop import Training
 
 ORIGINAL = """
 import builtins, sys, time, types, warnings

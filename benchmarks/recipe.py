@@ -21,10 +21,10 @@ import torch
 from record import data_folder, save
 
 from garnet import load_graph
-from garnet.neighbors import Cells, recall, union
-from garnet.prune import inner_products
-from garnet.solvers import Chebyshev
-from garnet.spectral import normalized_adjacency
+from garnet.neighbors.search import Cells, recall, union
+from garnet.purify.scores import inner_products
+from garnet.spectral import Chebyshev
+from garnet.spectral.spectrum import normalized_adjacency
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from garnet.bench.machine import machine, versions
+from garnet.machine import machine, versions
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

@@ -17,7 +17,7 @@ from record import save
 
 from garnet import GARNET, Graph
 from garnet.datasets import poisoned
-from garnet.spectral import normalized_adjacency
+from garnet.spectral.spectrum import normalized_adjacency
 
 BUDGETS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 SHOWN = 0.2

@@ -33,7 +33,7 @@ from garnet import GARNET, Graph
 from garnet.backbones import GCN
 from garnet.backbones.base import Noise
 from garnet.datasets import load, poisoned
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
 
 MODEL = GCN(layers=2, hidden=64, dropout=0.5)
 LR, WEIGHT_DECAY = 0.01, 5e-4

@@ -9,8 +9,8 @@ from garnet import GARNET
 from garnet.backbones import Module
 from garnet.datasets import load
 from garnet.defenses import Purified
-from garnet.predictor import Predictor
 from garnet.training import Training
+from garnet.training.predictor import Predictor
 
 graph = load("cora", split="random", seed=0)
 mine = Module(lambda features, classes: GraphSAGE(features, 32, num_layers=2, out_channels=classes, dropout=0.5))

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet import Graph, as_graph, load_graph
-from garnet.atomic import atomic_path
+from garnet.io.atomic import atomic_path
 
 WHEEL = "graphdatascience 2.2"
 FOLDER = "graphdatascience/resources/cora"

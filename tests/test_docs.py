@@ -25,7 +25,7 @@ from typer.main import get_command
 
 from garnet.cli import app
 from garnet.datasets import contextual_block_model, random_split
-from garnet.graph import as_graph
+from garnet.graph.graph import as_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

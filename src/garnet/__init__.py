@@ -5,28 +5,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from garnet.machine import __version__ as __version__
 
 if TYPE_CHECKING:
-    from garnet.attacks.budget import Budget
-    from garnet.datasets.files import load_graph
-    from garnet.graph import Graph, Split, as_graph
-    from garnet.perturbation import Perturbation
-    from garnet.purification import Ledger, Purification
-    from garnet.purify import GARNET
-    from garnet.spectral import Spectrum
+    from garnet.graph.budget import Budget
+    from garnet.graph.files import load_graph
+    from garnet.graph.graph import Graph, Split, as_graph
+    from garnet.graph.perturbation import Perturbation
+    from garnet.purify.garnet import GARNET
+    from garnet.purify.result import Ledger, Purification
+    from garnet.spectral.spectrum import Spectrum
 
 _HOME = {
-    "Budget": "garnet.attacks.budget",
-    "GARNET": "garnet.purify",
-    "Graph": "garnet.graph",
-    "Split": "garnet.graph",
-    "as_graph": "garnet.graph",
-    "load_graph": "garnet.datasets.files",
-    "Ledger": "garnet.purification",
-    "Perturbation": "garnet.perturbation",
-    "Purification": "garnet.purification",
-    "Spectrum": "garnet.spectral",
+    "Budget": "garnet.graph.budget",
+    "GARNET": "garnet.purify.garnet",
+    "Graph": "garnet.graph.graph",
+    "Split": "garnet.graph.graph",
+    "as_graph": "garnet.graph.graph",
+    "load_graph": "garnet.graph.files",
+    "Ledger": "garnet.purify.result",
+    "Perturbation": "garnet.graph.perturbation",
+    "Purification": "garnet.purify.result",
+    "Spectrum": "garnet.spectral.spectrum",
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ import torch
 from garnet.errors import GraphError, ParameterError, brief
 
 if TYPE_CHECKING:
-    from garnet.purify import GARNET
+    from garnet.purify.garnet import GARNET
 
 Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]

@@ -120,7 +120,7 @@ PURIFIERS = Registry(
     "purifier",
     "garnet.purifiers",
     {
-        "garnet": "garnet.purify:GARNET",
+        "garnet": "garnet.purify.garnet:GARNET",
         "jaccard": "garnet.defenses.jaccard:Jaccard",
         "feature-knn": "garnet.defenses.feature_knn:FeatureKNN",
     },

@@ -14,12 +14,12 @@ from garnet.backbones import GCN
 from garnet.backbones.base import Noise
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Model, Purified
-from garnet.defenses.named import gives_model, takes_training
+from garnet.defenses.lookup import gives_model, takes_training
 from garnet.errors import GarnetError
-from garnet.predictor import Predictor
-from garnet.purification import Stage
+from garnet.purify.result import Stage
 from garnet.registry import DEFENSES, PURIFIERS
-from garnet.training import Training
+from garnet.training.loop import Training
+from garnet.training.predictor import Predictor
 
 NAMES = [*DEFENSES.names(), *PURIFIERS.names()]
 

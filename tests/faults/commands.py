@@ -102,7 +102,7 @@ FOLDERS = [command for command in COMMANDS if command.folder]
 def make_inputs(jailer):
     """A folder with a graph, a result and a study, as the commands above read them."""
     from garnet.datasets import contextual_block_model, random_split
-    from garnet.graph import as_graph
+    from garnet.graph.graph import as_graph
 
     jail = jailer.jail()
     folder = jail.work / "data"

@@ -37,13 +37,13 @@ from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.datasets.splits import read_geom_gcn, read_prognn, read_targets
 from garnet.errors import GarnetError
-from garnet.perturbation import Perturbation
-from garnet.predictor import Predictor
+from garnet.graph.perturbation import Perturbation
+from garnet.io.sources import open_source
+from garnet.places.build import build_tiles
+from garnet.places.tiles import MANIFEST, TiledGraph, json_check
 from garnet.report.result import load_result, save_result
-from garnet.scale.build import build_tiles
-from garnet.scale.sources import open_source
-from garnet.scale.tiles import MANIFEST, TiledGraph, json_check
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 TOKENS = [b"", b"\0", b"\n", b"\r", b",", b'"', b"#", b"-1", b"nan", b"1e999", b"9" * 30, b"\xff\xfe", b"\xed\xa0\x80"]
 VALUES = [0, 1, -1, 2**31 - 1, -(2**31), 2**62, 255]

@@ -19,9 +19,9 @@ from garnet import Split, as_graph, load_graph
 from garnet.backbones import GCN
 from garnet.defenses import LinearFloor
 from garnet.errors import GraphError, ParameterError
-from garnet.limits import UNFOLD
-from garnet.scale.build import build_tiles
-from garnet.training import train
+from garnet.io.limits import UNFOLD
+from garnet.places.build import build_tiles
+from garnet.training.loop import train
 
 MANY = 9_900_000
 PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -234,7 +234,7 @@ def test_a_model_is_not_made_for_as_many_classes_as_nodes():
 def test_what_a_small_file_may_unfold_to_takes_less_than_one_and_a_half_gigabytes(line, tmp_path):
     text = f"{line}\n" * (15_900_000 // (len(line) + 1)) + "x,y"
     path = packed(tmp_path / "a.csv.gz", text.encode())
-    program = "import sys; from garnet import errors, load_graph, memory\n"
+    program = "import sys; from garnet import errors, load_graph, machine\n"
     program += "try: load_graph(sys.argv[1])\nexcept errors.GarnetError as error: print(error)\n"
-    program += "sys.exit(memory.peak_memory() > 1.5e9)"
+    program += "sys.exit(machine.peak_memory() > 1.5e9)"
     subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=120)

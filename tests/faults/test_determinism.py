@@ -63,7 +63,7 @@ from garnet.audit import audit
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Jaccard, Purified
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
 graph = contextual_block_model(300, classes=3, features=16, seed=0)
 graph = replace(graph, split=random_split(graph.labels, seed=0))
 found = []

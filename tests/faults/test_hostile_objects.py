@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 from garnet import as_graph
 from garnet.errors import GraphError
-from garnet.graph import Split
+from garnet.graph.graph import Split
 
 PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
 """The path of three nodes."""

@@ -30,11 +30,11 @@ from garnet.datasets.synthetic import (
 )
 from garnet.defenses import Purified
 from garnet.errors import ConvergenceWarning, GarnetError, ParameterError, RankWarning, RecallWarning
-from garnet.graph import as_graph
-from garnet.neighbors import Cells, Ivf
+from garnet.graph.graph import as_graph
+from garnet.neighbors.search import Cells, Ivf
 from garnet.registry import ATTACKS, BACKBONES, DEFENSES, PURIFIERS
-from garnet.solvers import Arpack, Chebyshev
-from garnet.training import Training, train
+from garnet.spectral import Arpack, Chebyshev
+from garnet.training.loop import Training, train
 
 
 class Hostile:

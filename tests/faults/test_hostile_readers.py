@@ -23,9 +23,9 @@ from torch_geometric.data import Data, HeteroData
 
 from garnet import GARNET, as_graph, load_graph
 from garnet.errors import GraphError
-from garnet.scale.build import build_tiles
-from garnet.scale.extent import extent_of
-from garnet.scale.tiles import MANIFEST, TiledGraph, json_check
+from garnet.places.build import build_tiles
+from garnet.places.graph_size import extent_of
+from garnet.places.tiles import MANIFEST, TiledGraph, json_check
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 

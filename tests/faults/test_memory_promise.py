@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from garnet import GARNET
 from garnet.datasets import nested_block_model
-from garnet.memory import peak_memory
-from garnet.scale.purify import purify_tiled
+from garnet.machine import peak_memory
+from garnet.places.disk import purify_tiled
 if sys.argv[1] == "draw":
     nested_block_model(60_000, mean_degree=12, seed=0).save(sys.argv[2])
 else:

@@ -193,7 +193,7 @@ def test_another_command_does_not_replace_a_result_unless_told_to(furnished, com
 @pytest.mark.parametrize("command", few([one for one in COMMANDS if one.source == "data/graph.npz"]))
 def test_a_result_of_another_input_is_not_done_already(furnished, command):
     from garnet.datasets import contextual_block_model, random_split
-    from garnet.graph import as_graph
+    from garnet.graph.graph import as_graph
 
     output = f"out{command.ending}"
     require_done(furnished.run(*command(output), outputs=command.outputs(output)))

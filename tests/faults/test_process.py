@@ -41,7 +41,7 @@ from garnet.datasets import contextual_block_model, load, random_split
 from garnet.defenses import Jaccard, Purified
 from garnet.errors import GarnetError
 from garnet.report.page import write_report
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::garnet.errors.RankWarning")
 
@@ -56,7 +56,7 @@ class Stopped(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def _everything_imported():
     for module in pkgutil.walk_packages(garnet.__path__, "garnet."):
-        if module.name not in ("garnet.__main__", "garnet.kernels"):
+        if module.name not in ("garnet.__main__", "garnet.linalg.triton_kernels"):
             importlib.import_module(module.name)
     for name in ("torch_geometric.data", "torch_geometric.nn", "pyarrow.parquet", "jinja2", "scipy.io", "pandas"):
         if importlib.util.find_spec(name.partition(".")[0]):

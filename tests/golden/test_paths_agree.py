@@ -6,14 +6,14 @@ import torch
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model, cora
-from garnet.edges import contains
-from garnet.neighbors import Cells, Exact, Ivf
-from garnet.scale.build import build_tiles
-from garnet.scale.cluster import OnCluster
-from garnet.scale.embed import spectrum
-from garnet.scale.parts import Parts, whole
-from garnet.scale.purify import purify_tiled
-from garnet.solvers import Arpack, Chebyshev
+from garnet.graph.edges import contains
+from garnet.neighbors.search import Cells, Exact, Ivf
+from garnet.places.build import build_tiles
+from garnet.places.cluster import OnCluster
+from garnet.places.disk import purify_tiled
+from garnet.places.embed import spectrum
+from garnet.places.row_store import Parts, whole
+from garnet.spectral import Arpack, Chebyshev
 
 PATHS = {
     "chebyshev, exact": (Chebyshev(tol=1e-5), Exact()),

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as nps
 
 from garnet import Perturbation, as_graph
 from garnet.errors import GraphError
-from garnet.perturbation import Entries
+from garnet.graph.perturbation import Entries
 
 QUICK = settings(max_examples=100, deadline=None)
 WEIGHTS = st.floats(2.0**-126, 2.0**100, width=32)

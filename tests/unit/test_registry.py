@@ -5,7 +5,7 @@ import pytest
 
 from garnet.backbones import GCN
 from garnet.errors import ParameterError
-from garnet.purify import GARNET
+from garnet.purify.garnet import GARNET
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS, Registry, known_name
 
 

@@ -2,7 +2,6 @@
 
 from garnet.attacks.base import Attack, Stop, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
-from garnet.attacks.budget import Budget
 from garnet.attacks.dice import DICE
 from garnet.attacks.features import FeatureFlip, FeaturePGD
 from garnet.attacks.lowblow import LowBlow
@@ -11,6 +10,7 @@ from garnet.attacks.nettack import Nettack
 from garnet.attacks.pgd import PGD, MinMax
 from garnet.attacks.random import Random
 from garnet.attacks.sga import SGA
+from garnet.graph.budget import Budget
 
 __all__ = [
     "DICE",

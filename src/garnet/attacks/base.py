@@ -12,15 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.arrays import as_array
-from garnet.attacks.budget import Budget
 from garnet.attacks.collector import Change as Change
 from garnet.attacks.collector import Collector
 from garnet.errors import AttackError, GraphError, ParameterError
-from garnet.graph import Edges, Graph, as_graph
+from garnet.graph.budget import Budget
+from garnet.graph.graph import Edges, Graph, as_graph
+from garnet.graph.perturbation import Entries, Perturbation
+from garnet.io.arrays import as_array
 from garnet.parameters import require_device, require_parameters, require_seed
-from garnet.perturbation import Entries, Perturbation
-from garnet.predictor import Predictor
+from garnet.training.predictor import Predictor
 
 Tell = Callable[[str], None]
 

@@ -23,7 +23,7 @@ from garnet.attacks.relaxation import (
     pair_numbers,
 )
 from garnet.errors import ParameterError
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
 from garnet.parameters import Count, Device, Natural, Positive
 
 # Pairs that stay in the block, for each flip of the budget: with more of them, probabilities spread thin and say little

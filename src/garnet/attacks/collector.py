@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from garnet.errors import AttackError
-from garnet.graph import Edges, Graph
-from garnet.perturbation import Entries, entries_at
+from garnet.graph.graph import Edges, Graph
+from garnet.graph.perturbation import Entries, entries_at
 
 Change = Edges | Entries
 

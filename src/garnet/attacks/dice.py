@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from garnet.attacks.base import Attack, Task, flips
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
 from garnet.parameters import Share
 
 

@@ -17,11 +17,11 @@ from garnet.attacks.models import fitted, fitting_backbone
 from garnet.backbones.base import Backbone, Features, Parameters, require_features
 from garnet.backbones.module import ModuleInputs
 from garnet.errors import ParameterError
-from garnet.graph import Graph
-from garnet.perturbation import entries_at
-from garnet.predictor import Predictor
+from garnet.graph.graph import Graph
+from garnet.graph.perturbation import entries_at
+from garnet.linalg.sparse import SparseMatrix
 from garnet.registry import BACKBONES
-from garnet.sparse import SparseMatrix
+from garnet.training.predictor import Predictor
 
 # So many numbers of a product, or of rows of features, are held at a time.
 _AT_ONCE = 1 << 20

@@ -17,8 +17,8 @@ from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
 from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_nodes
 from garnet.backbones.base import require_features
 from garnet.errors import GraphError
+from garnet.graph.perturbation import Entries
 from garnet.parameters import Count, Device, Natural, Positive, Share
-from garnet.perturbation import Entries
 
 Loss = Literal["auto", "tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 

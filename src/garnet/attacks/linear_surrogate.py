@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from garnet.attacks.degrees import DegreeTest
+from garnet.attacks.degree_test import DegreeTest
 from garnet.backbones.base import require_features
-from garnet.graph import Graph
-from garnet.perturbation import Entries
+from garnet.graph.graph import Graph
+from garnet.graph.perturbation import Entries
 
 Floats = NDArray[np.float64]
 Nodes = NDArray[np.int64]

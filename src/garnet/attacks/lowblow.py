@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from garnet.attacks.base import Attack, Task, flips
-from garnet.attacks.greed import Greed
+from garnet.attacks.greedy import Greed
 from garnet.attacks.meta_gradient import Aim, Course, Descent, aim_of
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.pair_scores import Block, rows_at_once
-from garnet.attacks.wiring import Wiring
 from garnet.backbones import LinearGCN
 from garnet.errors import ParameterError
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import Count, Device
-from garnet.solvers import choose_solver
-from garnet.sparse import SparseMatrix
+from garnet.spectral import choose_solver
 
 # Directions that are carried along beside the rank, and rounds of iteration after each flip: a flip moves them little.
 _SPARE, _ROUNDS = 16, 2

@@ -20,14 +20,14 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from garnet.attacks.base import Task
+from garnet.attacks.cuda_graph import Replay
 from garnet.attacks.models import fitted
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.pair_scores import DIVERGED, PairGradient
-from garnet.attacks.replay import Replay
-from garnet.attacks.wiring import Wiring
 from garnet.backbones.base import Backbone, Features, glorot
 from garnet.errors import AttackError, ParameterError
-from garnet.lesson import require_trainable
-from garnet.sparse import SparseMatrix
+from garnet.linalg.sparse import SparseMatrix
+from garnet.training.supervision import require_trainable
 
 T = TypeVar("T")
 

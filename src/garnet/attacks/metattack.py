@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from garnet.attacks.base import Attack, Task, flips
-from garnet.attacks.greed import Greed
+from garnet.attacks.greedy import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.models import Surrogate, built
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.pair_scores import PairGradient
 from garnet.attacks.unrolled import unrolled_meta_gradient
-from garnet.attacks.wiring import Wiring
 from garnet.backbones import LinearGCN
 from garnet.backbones.base import Backbone
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
 from garnet.parameters import Count, Device, Positive, ShareBelowOne, Width
 
 

@@ -17,12 +17,12 @@ from garnet.backbones.base import Backbone, Parameters
 from garnet.backbones.gcn import GCNInputs
 from garnet.backbones.module import ModuleInputs
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import normalized_matrix
 from garnet.parameters import Rule
-from garnet.predictor import Predictor
 from garnet.registry import BACKBONES, known_name
-from garnet.sparse import normalized_matrix
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 Labels = Literal["true", "predicted"]
 

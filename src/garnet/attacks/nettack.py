@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from garnet.attacks.base import Attack, Change, Task, flips
-from garnet.attacks.degrees import DegreeTest
+from garnet.attacks.degree_test import DegreeTest
 from garnet.attacks.linear_surrogate import Flip, Floats, Surrogate
 from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
 from garnet.parameters import Count, PositiveOrInfinite
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.attacks.wiring import Wiring
-from garnet.sparse import SparseMatrix
+from garnet.attacks.mutable_graph import Wiring
+from garnet.linalg.sparse import SparseMatrix
 
 DIVERGED = (
     "The gradient is not a number: the surrogate's training diverged; scale the features down, or lower the attack's "

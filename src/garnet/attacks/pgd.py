@@ -17,9 +17,9 @@ from garnet.attacks.models import EdgeModel, Labels, Surrogate, edge_model
 from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges
 from garnet.backbones.base import BUFFER
 from garnet.errors import GraphError
-from garnet.graph import Edges, Graph
-from garnet.lesson import require_trainable
+from garnet.graph.graph import Edges, Graph
 from garnet.parameters import Count, Device, Natural, Positive
+from garnet.training.supervision import require_trainable
 
 MOST_NODES = 5_000
 """Beyond, all pairs of nodes are too many: at this number a step takes half a gigabyte and some seconds."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from garnet.attacks.base import Task
 from garnet.attacks.models import EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
 
 Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 

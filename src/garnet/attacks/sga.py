@@ -14,7 +14,7 @@ from garnet.attacks.models import Labels, fitted
 from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import ParameterError
-from garnet.graph import Edges, Graph, Split
+from garnet.graph.graph import Edges, Graph, Split
 from garnet.parameters import Count
 
 Nodes = NDArray[np.int64]

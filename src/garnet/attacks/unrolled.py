@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.meta_gradient import Aim, Descent
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.pair_scores import PairGradient
-from garnet.attacks.wiring import Wiring
 from garnet.backbones.base import BUFFER, Backbone
 from garnet.backbones.gcn import GCNInputs
 from garnet.errors import ParameterError
-from garnet.sparse import SparseMatrix
+from garnet.linalg.sparse import SparseMatrix
 
 
 def unrolled_meta_gradient(

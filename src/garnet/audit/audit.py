@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.audit.doubt import WEAK, Evidence, learn
+from garnet.audit.calibration import WEAK, Evidence, learn
+from garnet.audit.evidence import reasons_of
 from garnet.audit.planted import planted
-from garnet.audit.reasons import reasons_of
 from garnet.errors import GraphError
-from garnet.graph import Edges, Graph, as_graph
+from garnet.graph.graph import Edges, Graph, as_graph
+from garnet.graph.provenance import Provenance
 from garnet.parameters import Seed, require_arguments, require_device
-from garnet.provenance import Provenance
-from garnet.purification import Clock, Progress, Stage
+from garnet.purify.result import Clock, Progress, Stage
 
 _COPIES = 3
 
@@ -122,11 +122,11 @@ class Audit:
 def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress | None = None) -> Audit:
     """Say which edges of a graph should not be believed. It knows nothing of any attack.
 
-    Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.reasons`). What their sum
+    Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.evidence`). What their sum
     means is found out by an experiment: edges between random nodes, each node as often as its degree says, are planted
     into three copies of the graph, a twentieth of its edges in each, and audited along (`garnet.audit.planted`). The
     more an edge looks like these and not like the others, the more suspicious it is; and if edges that look so crowd
-    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.audit.doubt`).
+    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.audit.calibration`).
 
     Args:
         graph: anything that `as_graph` reads.

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
-from garnet.datasets.archive import Archive, described
-from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
-from garnet.datasets.text import reading
 from garnet.errors import GraphError
-from garnet.limits import require_plausible
-from garnet.provenance import Provenance
+from garnet.graph.provenance import Provenance
+from garnet.io.archive import Archive, described
+from garnet.io.limits import require_plausible
+from garnet.io.text import reading
+from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 
 _REASON = "reason "
 _NUMBERS = ("share", "power")

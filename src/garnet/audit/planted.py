@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.edges import among, numbers, pairs
-from garnet.graph import Graph
-from garnet.resident import Resident, joined
+from garnet.graph.edges import among, numbers, pairs
+from garnet.graph.graph import Graph
+from garnet.linalg.device_graph import Resident, joined
 
 _SHARE = 0.05
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.atomic import atomic_path
 from garnet.errors import GarnetError, MissingExtra
-from garnet.io.places import require_file
+from garnet.io.atomic import atomic_path
+from garnet.io.targets import require_file
 
 
 def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.errors import GraphError
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import require_arguments
-from garnet.sparse import SparseMatrix
 
 Parameters = dict[str, Tensor]
 """The tensors of a model by name; those of S models trained together have a leading dimension of S."""

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import Depth, ShareBelowOne, Width, require_parameters
-from garnet.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)

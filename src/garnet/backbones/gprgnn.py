@@ -10,7 +10,7 @@ from torch import Tensor
 from garnet.backbones.base import Noise, Parameters, dropout, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.backbones.mlp import MLP
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
 from garnet.parameters import Hops, Share, ShareBelowOne, Width, require_parameters
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, symmetric_matrix
 from garnet.errors import ParameterError
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import ShareBelowOne, Width, require_parameters, whole
-from garnet.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)

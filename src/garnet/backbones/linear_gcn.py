@@ -9,7 +9,7 @@ from torch import Tensor
 
 from garnet.backbones.base import Noise, Parameters, glorot, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
 from garnet.parameters import Hops, require_parameters
 
 

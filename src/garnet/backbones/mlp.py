@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, linear
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
 from garnet.parameters import ShareBelowOne, Width, require_parameters
 
 

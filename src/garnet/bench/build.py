@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from garnet.datasets import load, poisoned
 from garnet.datasets.splits import aimed_at
-from garnet.defenses import named
-from garnet.graph import Graph, as_graph
-from garnet.perturbation import Perturbation
+from garnet.defenses import lookup
+from garnet.graph.graph import Graph, as_graph
+from garnet.graph.perturbation import Perturbation
 from garnet.registry import DEFENSES, PURIFIERS, field_types
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ _NOT_PARAMETERS = ("backbone", "training", "device", "solver", "neighbors")
 
 def defense_names() -> tuple[str, ...]:
     """All that a cell may name as its defence."""
-    return (*named.defense_names(), "garnet-paper")
+    return (*lookup.defense_names(), "garnet-paper")
 
 
 def is_purifier(defense: str) -> bool:
     """Whether the defence is a purifier before a model."""
-    return named.is_purifier(_own_name(defense))
+    return lookup.is_purifier(_own_name(defense))
 
 
 def takes_backbone(defense: str) -> bool:
     """Whether the defence trains a backbone of one's choice."""
-    return named.takes_backbone(_own_name(defense))
+    return lookup.takes_backbone(_own_name(defense))
 
 
 def takes_training(defense: str) -> bool:
     """Whether a cell may say how the defence trains."""
-    return named.takes_training(_own_name(defense))
+    return lookup.takes_training(_own_name(defense))
 
 
 def parameter_fields(defense: str) -> dict[str, str]:
@@ -65,12 +65,12 @@ def build_purifier(cell: Cell, device: str) -> Any:
     if cell.defense == "none":
         return None
     if cell.defense == "garnet-paper":
-        from garnet.purify import GARNET
+        from garnet.purify.garnet import GARNET
 
         attack, budget = _as_published(cell)
         authors = GARNET.paper(cell.graph, str(cell.backbone), attack=attack, budget=budget)
         return replace(authors, device=device, **parameters)
-    return named.named_purifier(cell.defense, parameters, device)
+    return lookup.named_purifier(cell.defense, parameters, device)
 
 
 def build_defense(cell: Cell, device: str) -> Any:
@@ -81,16 +81,16 @@ def build_defense(cell: Cell, device: str) -> Any:
         backbone, published = _published_model(cell)
         training = replace(published, **training)
     if cell.defense == "garnet-paper":
-        defense: Any = named.named_defense("none", backbone=backbone, training=training, device=device)
+        defense: Any = lookup.named_defense("none", backbone=backbone, training=training, device=device)
         return replace(defense, purifier=build_purifier(cell, device))
-    return named.named_defense(
+    return lookup.named_defense(
         cell.defense, backbone=backbone, training=training, device=device, parameters=dict(cell.parameters)
     )
 
 
 def _published_model(cell: Cell) -> tuple[Any, Any]:
     """The authors' backbone and its training. What they compare with has the plain model of DeepRobust."""
-    from garnet.presets import published_model
+    from garnet.purify.paper import published_model
 
     defended = cell.defense == "tsvd" or (is_purifier(cell.defense) and cell.defense != "jaccard")
     return published_model(cell.graph, str(cell.backbone), *_as_published(cell), defended=defended)

@@ -12,15 +12,14 @@ from typing import Any
 import torch
 
 from garnet.bench.build import build_defense, build_graphs, build_purifier
-from garnet.bench.machine import machine, versions
 from garnet.bench.measures import MEASURES
 from garnet.bench.record import Record, spread
 from garnet.bench.schema import LONGEST_REASON
 from garnet.bench.study import Cell, plain
 from garnet.errors import GarnetError
-from garnet.graph import Graph
-from garnet.memory import peak_memory
-from garnet.purification import Progress, Stage
+from garnet.graph.graph import Graph
+from garnet.machine import machine, peak_memory, versions
+from garnet.purify.result import Progress, Stage
 
 
 def run_cell(cell: Cell, device: str = "cpu", progress: Progress | None = None) -> Record:

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.graph import Graph
-from garnet.purification import Clock, Progress, Stage
+from garnet.graph.graph import Graph
+from garnet.purify.result import Clock, Progress, Stage
 
 if TYPE_CHECKING:
     from garnet.bench.study import Cell

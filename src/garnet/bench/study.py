@@ -317,7 +317,7 @@ def _is_budget(value: Any) -> bool:
 
 
 def _training(table: Any) -> Pairs:
-    from garnet.training import Training
+    from garnet.training.loop import Training
 
     known = {field.name: str(field.type) for field in fields(Training)}
     choices = _choices(table, known, "training", "field of Training", lists=False)

@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from garnet import __version__
 from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
@@ -20,6 +19,7 @@ from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.train import train
 from garnet.errors import GarnetError
+from garnet.machine import __version__
 
 app = typer.Typer(
     help="Clean a graph that strangers could have written to, then train any GNN on it.",
@@ -60,7 +60,7 @@ def _root(
 @app.command()
 def doctor() -> None:
     """Say which versions and devices are here, and what is missing."""
-    from garnet.diagnosis import diagnose
+    from garnet.cli.doctor import diagnose
 
     table = Table(show_header=False)
     for name, finding in diagnose():

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from garnet.attacks import Attack
     from garnet.attacks.base import Tell
-    from garnet.graph import Graph
-    from garnet.perturbation import Perturbation
+    from garnet.graph.graph import Graph
+    from garnet.graph.perturbation import Perturbation
 
 _WORDS = {"none": None, "true": True, "false": False}
 
@@ -83,11 +83,11 @@ def attack(
         _list(as_json)
         return
     from garnet.attacks import Budget
-    from garnet.datasets.files import left_out
     from garnet.errors import ParameterError
-    from garnet.perturbation import Perturbation
-    from garnet.predictor import Predictor
+    from garnet.graph.files import left_out
+    from garnet.graph.perturbation import Perturbation
     from garnet.registry import ATTACKS
+    from garnet.training.predictor import Predictor
 
     if source is None or name is None or budget is None or output is None:
         raise ParameterError(
@@ -168,8 +168,8 @@ def _stoppable(progress: Tell) -> Iterator[Tell]:
 
 def _require_formats(output: Path, graph_output: Path | None) -> None:
     """Say now, before hours of work, that something could not be written."""
-    from garnet.datasets.files import require_writable
     from garnet.errors import ParameterError
+    from garnet.graph.files import require_writable
 
     if output.suffix.lower() != ".npz":
         raise ParameterError(f"A perturbation is written to an .npz file. Got {str(output)!r} instead.")
@@ -206,8 +206,8 @@ def _value(text: str) -> Any:
 
 def _targets(text: str, graph: Graph) -> list[int]:
     """Node numbers from a list on the command line or in a file; where nodes have names, from those."""
-    from garnet.datasets.text import read_text, reading
     from garnet.errors import ParameterError
+    from garnet.io.text import read_text, reading
 
     words = text.split(",")
     if Path(text).is_file():

@@ -54,7 +54,7 @@ def audit(
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
     from garnet.audit.table import require_table
-    from garnet.datasets.files import require_archive
+    from garnet.graph.files import require_archive
 
     for path in (output, nodes):
         if path is not None:

@@ -46,7 +46,7 @@ def run(
     from garnet.bench import runner
     from garnet.bench.study import load_study
     from garnet.io.failures import writing
-    from garnet.io.places import require_file, require_other
+    from garnet.io.targets import require_file, require_other
 
     wanted = load_study(study)
     path = output or records_of(study, wanted)

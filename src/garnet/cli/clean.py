@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from garnet.cli.console import err, out, printable
-from garnet.cli.scale import amount
+from garnet.cli.disk import amount
 
 
 def clean(

@@ -17,8 +17,8 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from garnet.errors import ParameterError
 
 if TYPE_CHECKING:
-    from garnet.graph import Graph
-    from garnet.purification import Progress
+    from garnet.graph.graph import Graph
+    from garnet.purify.result import Progress
 
 # What is printed is mostly text of the user's, in which [red] and :bell: are no orders.
 out = Console(highlight=False, markup=False, emoji=False)
@@ -67,7 +67,7 @@ def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
     """The graph with its own split, or with one of these shares."""
     from garnet.datasets import random_split
     from garnet.errors import GraphError, ParameterError
-    from garnet.graph import as_graph
+    from garnet.graph.graph import as_graph
 
     if graph.labels is None:
         raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
@@ -114,7 +114,7 @@ class _Line:
         self._line.reset(self._task, total=None, description=self._stage)
 
     def step(self, name: str, done: int, total: int) -> None:
-        """See `garnet.purification.Step`; without a total, there is nothing to count."""
+        """See `garnet.purify.result.Step`; without a total, there is nothing to count."""
         far = f" {done:,}/{total:,}" if total else f" {done:,}" if done else ""
         self._line.update(self._task, description=f"{self._stage}: {printable(name)}{far}")
 

@@ -15,7 +15,7 @@ from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
-    from garnet.purification import Purification
+    from garnet.purify.result import Purification
 
 _MODELS = 5
 _TITLE = "Cora under Metattack, purified"
@@ -35,11 +35,11 @@ def demo(
     from garnet.backbones import GCN
     from garnet.datasets import cora_metattack, load
     from garnet.defenses import Purified
-    from garnet.edges import canonical, contains
-    from garnet.purify import GARNET
+    from garnet.graph.edges import canonical, contains
+    from garnet.purify.garnet import GARNET
     from garnet.report.page import write_report
     from garnet.report.result import Accuracy, make_result
-    from garnet.training import train
+    from garnet.training.loop import train
 
     require_page(report)
     # A demonstration is there to be repeated, so it may replace its own page.
@@ -116,7 +116,7 @@ def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 
     """Scores of true edges and of the attack's as bars of text, the nearest on top."""
     import numpy as np
 
-    from garnet.edges import contains
+    from garnet.graph.edges import contains
 
     ledger = result.ledger
     edges = np.concatenate([ledger.kept, ledger.dropped], axis=1)

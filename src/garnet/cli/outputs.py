@@ -44,8 +44,8 @@ class Outputs:
         also: Iterable[Path] = (),
         replaceable: Iterable[Path] = (),
     ) -> None:
-        from garnet.io.places import require_apart, require_file
         from garnet.io.stamp import stamp_of
+        from garnet.io.targets import require_apart, require_file
 
         asked = dict(context.params)
         self._paths: dict[str, Path] = {name: asked[name] for name in written if asked[name] is not None}
@@ -143,8 +143,8 @@ def say_done(*paths: Path, as_json: bool) -> None:
 
 def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: dict[str, Path]) -> dict[str, str]:
     """What tells the result of this command from all others, for each of the files that it writes."""
-    from garnet import __version__
     from garnet.io.identity import digest_of
+    from garnet.machine import __version__
 
     facts = {
         "version": __version__,
@@ -158,7 +158,7 @@ def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: di
 def _identity(path: Path, written: Iterable[Path]) -> list[Any]:
     """What tells an input from another: the bytes of files or, of a graph that is known by name, what it holds."""
     from garnet.io.identity import file_identity
-    from garnet.scale.resume import identity
+    from garnet.places.resume import identity
 
     graph = None if os.path.lexists(path) else named_graph(path)
     return file_identity(path, without=written) if graph is None else identity(graph, path)

@@ -20,12 +20,12 @@ from garnet.cli.console import (
     say_json,
     stages,
 )
+from garnet.cli.disk import names_a_file, purify_on_disk, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
-from garnet.cli.scale import names_a_file, purify_on_disk, say_estimate
 
 if TYPE_CHECKING:
-    from garnet.graph import Graph
+    from garnet.graph.graph import Graph
 
 
 def purify(
@@ -79,9 +79,9 @@ def purify(
 
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
-    from garnet.datasets.files import left_out, require_archive, require_writable
     from garnet.errors import ParameterError
-    from garnet.purify import GARNET
+    from garnet.graph.files import left_out, require_archive, require_writable
+    from garnet.purify.garnet import GARNET
 
     purifier = GARNET(
         rank=None if rank is None else number(rank, "rank", "auto", int),

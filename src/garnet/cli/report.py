@@ -66,7 +66,7 @@ def command_line() -> str:
 def require_page(output: Path) -> None:
     """Refuse, before any work is done, a file that is no page, or could not be written."""
     from garnet.errors import ParameterError
-    from garnet.io.places import require_file
+    from garnet.io.targets import require_file
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise ParameterError(f"A report is written to an .html file. Got {str(output)!r} instead.")
@@ -114,10 +114,10 @@ def _with_truth(subject: Any, path: Path) -> Any:
     """The result of a purification that knows which edges an attack had added."""
     from dataclasses import replace
 
-    from garnet.edges import canonical
     from garnet.errors import GraphError, ParameterError
-    from garnet.perturbation import Perturbation
-    from garnet.report.outcome import Result
+    from garnet.graph.edges import canonical
+    from garnet.graph.perturbation import Perturbation
+    from garnet.report.purification_record import Result
 
     if not isinstance(subject, Result):
         raise ParameterError("Only the report of a purification says what became of an attack; leave --truth out.")
@@ -133,11 +133,11 @@ def _with_truth(subject: Any, path: Path) -> Any:
 
 def _result_or_model(source: Path) -> Any:
     from garnet.audit.file import load_audit
-    from garnet.datasets.archive import Archive
-    from garnet.datasets.text import reading
     from garnet.errors import GraphError
-    from garnet.predictor import Predictor
+    from garnet.io.archive import Archive
+    from garnet.io.text import reading
     from garnet.report.result import load_result
+    from garnet.training.predictor import Predictor
 
     with reading(source):
         if not source.is_file():

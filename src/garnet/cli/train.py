@@ -28,9 +28,9 @@ from garnet.cli.report import command_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from garnet.graph import Graph, Split
-    from garnet.predictor import Predictor
-    from garnet.purification import Progress
+    from garnet.graph.graph import Graph, Split
+    from garnet.purify.result import Progress
+    from garnet.training.predictor import Predictor
 
 
 def train(
@@ -90,11 +90,11 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train models on a graph with features and labels, and say how well they do on its test nodes."""
-    from garnet.datasets.files import require_archive
-    from garnet.defenses.named import gives_model, named_defense, takes_training
+    from garnet.defenses.lookup import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
-    from garnet.lesson import require_trainable
-    from garnet.training import Training
+    from garnet.graph.files import require_archive
+    from garnet.training.loop import Training
+    from garnet.training.supervision import require_trainable
 
     for path, what in ((output, "A model"), (save_as, "A result")):
         if path is not None:
@@ -140,7 +140,7 @@ def train(
 
 def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
     """The name of the defence that the options ask for."""
-    from garnet.defenses.named import defense_names, takes_backbone
+    from garnet.defenses.lookup import defense_names, takes_backbone
     from garnet.errors import ParameterError
     from garnet.registry import known_name
 

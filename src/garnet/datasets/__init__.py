@@ -2,8 +2,6 @@
 
 from garnet.datasets.catalog import load, names, poisoned
 from garnet.datasets.embedded import cora, cora_metattack
-from garnet.datasets.files import load_graph, save_graph
-from garnet.datasets.ogb import read_ogb
 from garnet.datasets.splits import random_split
 from garnet.datasets.synthetic import (
     block_model,
@@ -12,6 +10,8 @@ from garnet.datasets.synthetic import (
     inter_class_edges,
     nested_block_model,
 )
+from garnet.graph.files import load_graph, save_graph
+from garnet.io.ogb import read_ogb
 
 __all__ = [
     "block_model",

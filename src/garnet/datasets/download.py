@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from garnet.atomic import atomic_path
-from garnet.datasets.files import save_graph
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph import Graph, as_graph
+from garnet.graph.files import save_graph
+from garnet.graph.graph import Graph, as_graph
+from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
 from garnet.io.scratch import Scratch
 

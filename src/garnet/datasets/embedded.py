@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 
-from garnet.datasets.files import load_graph
-from garnet.graph import Graph
-from garnet.perturbation import Perturbation
+from garnet.graph.files import load_graph
+from garnet.graph.graph import Graph
+from garnet.graph.perturbation import Perturbation
 
 
 def cora() -> Graph:

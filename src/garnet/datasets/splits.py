@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.arrays import as_array
-from garnet.datasets.archive import Archive, read_npy
-from garnet.datasets.text import read_text, reading
 from garnet.errors import GraphError, ParameterError, brief
-from garnet.graph import Split
+from garnet.graph.graph import Split
+from garnet.io.archive import Archive, read_npy
+from garnet.io.arrays import as_array
+from garnet.io.text import read_text, reading
 from garnet.parameters import Seed, is_number, require_arguments
 
 _PARTS = ("train", "val", "test")

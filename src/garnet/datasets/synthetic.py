@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.arrays import as_array
-from garnet.edges import pairs
 from garnet.errors import GraphError
-from garnet.graph import Edges, Graph, as_graph
+from garnet.graph.edges import pairs
+from garnet.graph.graph import Edges, Graph, as_graph
+from garnet.io.arrays import as_array
+from garnet.linalg.device_graph import joined
 from garnet.parameters import Count, Natural, NonNegative, Seed, Share, number, require_arguments, whole
-from garnet.resident import joined
 
 _ROWS_AT_ONCE = 1 << 16
 

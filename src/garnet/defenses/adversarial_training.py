@@ -10,15 +10,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from garnet.attacks.budget import Budget
 from garnet.attacks.models import EdgeModel
 from garnet.attacks.relaxation import Candidates, Descent, Relaxation
 from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Noise, Parameters, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.errors import ParameterError
-from garnet.graph import Graph, as_graph
-from garnet.lesson import Best, Lesson, require_trainable
+from garnet.graph.budget import Budget
+from garnet.graph.graph import Graph, as_graph
+from garnet.linalg.sparse import normalized_matrix
 from garnet.parameters import (
     Count,
     Device,
@@ -29,10 +29,10 @@ from garnet.parameters import (
     require_parameters,
     require_seeds,
 )
-from garnet.predictor import Predictor
-from garnet.purification import Clock, Progress
-from garnet.sparse import normalized_matrix
-from garnet.training import Training, require_batches
+from garnet.purify.result import Clock, Progress
+from garnet.training.loop import Training, require_batches
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import Best, Lesson, require_trainable
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
 # As in PRBCD: pairs that stay in the block, for each flip of the budget.
@@ -175,7 +175,7 @@ class _Course:
         return best
 
     def _fit(self, lesson: Lesson, flips: int, rate: float) -> Best:
-        """The loop of `garnet.training`, for one seed, with an attack before each step if there are flips."""
+        """The loop of `garnet.training.loop`, for one seed, with an attack before each step if there are flips."""
         defense, backbone, training = self.defense, self.defense.backbone, self.defense.training
         generator = torch.Generator(defense.device).manual_seed(self.seed)
         width = int(require_features(self.graph).shape[1])

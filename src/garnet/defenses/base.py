@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from garnet.backbones.base import Noise, Parameters
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
 from garnet.parameters import Device, require_parameters
-from garnet.predictor import Predictor
-from garnet.purification import Progress, Stage
-from garnet.training import Training, require_batches, train
+from garnet.purify.result import Progress, Stage
+from garnet.training.loop import Training, require_batches, train
+from garnet.training.predictor import Predictor
 
 
 class Cleaned(Protocol):

@@ -13,10 +13,10 @@ from torch import Tensor
 from garnet.backbones import MLP
 from garnet.backbones.base import Features, Noise, Parameters, gcn_matrix, propagate
 from garnet.defenses.base import Model
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import Hops, NonNegative, ShareBelowOne, Width
-from garnet.sparse import SparseMatrix
-from garnet.training import Training
+from garnet.training.loop import Training
 
 Norm = Literal["L21", "L1"]
 

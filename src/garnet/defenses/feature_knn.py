@@ -9,12 +9,12 @@ import numpy as np
 from torch import Tensor
 
 from garnet.errors import GraphError
-from garnet.features import Features, feature_block, scale
-from garnet.graph import Graph
-from garnet.neighbors import choose_neighbors, union
+from garnet.graph.graph import Graph
+from garnet.neighbors.search import choose_neighbors, union
 from garnet.parameters import Count, Seed, require_parameters
-from garnet.prune import inner_products
-from garnet.purification import Clock, Progress, Stage
+from garnet.purify.features import Features, feature_block, scale
+from garnet.purify.result import Clock, Progress, Stage
+from garnet.purify.scores import inner_products
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,13 @@ from garnet.backbones.base import Features, Noise, Parameters, dropout, linear, 
 from garnet.backbones.gcn import standardized
 from garnet.backbones.mlp import MLP
 from garnet.defenses.base import Model
+from garnet.defenses.graphlets import graphlet_degrees
 from garnet.defenses.jaccard import cosine_similarity
-from garnet.features import scale
-from garnet.graph import Graph
-from garnet.graphlets import graphlet_degrees
+from garnet.graph.graph import Graph
+from garnet.linalg.edge_weighted import Pattern
+from garnet.linalg.sparse import pair_products
 from garnet.parameters import Share
-from garnet.pattern import Pattern
-from garnet.sparse import pair_products
+from garnet.purify.features import scale
 
 Similarity = Literal["features", "graphlets"]
 
@@ -92,7 +92,7 @@ class GNNGuard(Model):
     * GPRGNN has one linear map and many hops: each hop is a layer, whose inputs are what it propagates, the first
       time what the perceptron says of the classes. The memory goes on from hop to hop.
     * With `graphlets`, for graphs whose edges join unlike nodes, similarity is one of structural roles, for all layers:
-      the cosine of the nodes' graphlet degree vectors (`garnet.graphlets`), of which logarithms are taken and columns
+      the cosine of the nodes' graphlet degree vectors, of which logarithms are taken and columns
       standardised. Counts as they are have cosines near one whatever the nodes.
 
     No gradient flows through the similarities, as in the authors' code: the attention judges what the layers say, and

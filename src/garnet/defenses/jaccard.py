@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.features import scale
-from garnet.graph import Edges, Graph
+from garnet.graph.graph import Edges, Graph
 from garnet.parameters import AnyNumber, require_parameters
-from garnet.prune import inner_products
-from garnet.purification import Clock, Ledger, Progress, Stage
+from garnet.purify.features import scale
+from garnet.purify.result import Clock, Ledger, Progress, Stage
+from garnet.purify.scores import inner_products
 
 Similarity = Literal["auto", "jaccard", "cosine"]
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, require_features
 from garnet.defenses.base import Model
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import Count, Share, ShareBelowOne, Width
-from garnet.solvers import choose_solver
-from garnet.sparse import SparseMatrix
-from garnet.spectral import normalized_adjacency
-from garnet.training import Training
+from garnet.spectral import choose_solver
+from garnet.spectral.spectrum import normalized_adjacency
+from garnet.training.loop import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.jaccard import jaccard_similarity
 from garnet.errors import GraphError
-from garnet.graph import Graph, Split
-from garnet.lesson import require_trainable
+from garnet.graph.graph import Graph, Split
 from garnet.parameters import Count, NonNegative, Share, require_parameters, require_seed, require_seeds
-from garnet.predictor import Predictor
-from garnet.purification import Clock, Progress
+from garnet.purify.result import Clock, Progress
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import require_trainable
 
 _HOPS = 4
 _RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)

@@ -16,8 +16,7 @@ from garnet.backbones.base import Noise, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.proximal import shrink_
 from garnet.errors import GraphError
-from garnet.graph import Graph, as_graph
-from garnet.lesson import Best, Lesson, require_trainable
+from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
     Bytes,
     Count,
@@ -29,9 +28,10 @@ from garnet.parameters import (
     require_parameters,
     require_seeds,
 )
-from garnet.predictor import Predictor
-from garnet.purification import Clock, Progress
-from garnet.training import Training, require_batches
+from garnet.purify.result import Clock, Progress
+from garnet.training.loop import Training, require_batches
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import Best, Lesson, require_trainable
 
 # Added to degrees under a root, in the smoothness of the features.
 _LEAST_DEGREE = 1e-3

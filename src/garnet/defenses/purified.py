@@ -10,13 +10,13 @@ from garnet.backbones import GPRGNN
 from garnet.backbones.base import Backbone
 from garnet.defenses.base import Defense, Purifier
 from garnet.errors import ParameterError
-from garnet.graph import Graph, as_graph
-from garnet.lesson import require_trainable
+from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Device, require_device, require_parameters, require_seeds
-from garnet.predictor import Predictor
-from garnet.purification import Progress, Stage
-from garnet.purify import GARNET
-from garnet.training import Training, require_batches, train
+from garnet.purify.garnet import GARNET
+from garnet.purify.result import Progress, Stage
+from garnet.training.loop import Training, require_batches, train
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import require_trainable
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
 from garnet.defenses.base import Model
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.sparse import SparseMatrix
 from garnet.parameters import NonNegative, ShareBelowOne, Width
-from garnet.sparse import SparseMatrix
-from garnet.training import Training
+from garnet.training.loop import Training
 
 # Beside a variance, so that its logarithm and the slope of its root stay finite where a relu makes it zero.
 _LEAST_VARIANCE = 1e-8

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, require_features
 from garnet.defenses.base import Model
-from garnet.edges import canonical
-from garnet.features import feature_block, scale
-from garnet.graph import Graph
-from garnet.neighbors import choose_neighbors, union
+from garnet.graph.edges import canonical
+from garnet.graph.graph import Graph
+from garnet.linalg.edge_weighted import Pattern
+from garnet.linalg.sparse import pair_products
+from garnet.neighbors.search import choose_neighbors, union
 from garnet.parameters import Natural, NonNegative, ShareBelowOne, Width, number
-from garnet.pattern import Pattern
-from garnet.sparse import pair_products
-from garnet.training import Training
+from garnet.purify.features import feature_block, scale
+from garnet.training.loop import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ from torch import Tensor
 from garnet.backbones import MLP
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.defenses.base import Model
-from garnet.graph import Graph
+from garnet.graph.graph import Graph
+from garnet.linalg.edge_weighted import Pattern
 from garnet.parameters import Hops, Positive, ShareBelowOne, ShareWithin, Width
-from garnet.pattern import Pattern
-from garnet.training import Training
+from garnet.training.loop import Training
 
 Norm = Literal["MCP", "L1", "L2"]
 

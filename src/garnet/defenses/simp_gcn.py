@@ -24,14 +24,14 @@ from garnet.backbones.base import (
     symmetric_matrix,
 )
 from garnet.defenses.base import Model
-from garnet.edges import canonical
-from garnet.features import feature_block, scale
-from garnet.graph import Edges, Graph
-from garnet.neighbors import choose_neighbors
+from garnet.graph.edges import canonical
+from garnet.graph.graph import Edges, Graph
+from garnet.linalg.sparse import SparseMatrix
+from garnet.neighbors.search import choose_neighbors
 from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
-from garnet.prune import inner_products
-from garnet.sparse import SparseMatrix
-from garnet.training import Training
+from garnet.purify.features import feature_block, scale
+from garnet.purify.scores import inner_products
+from garnet.training.loop import Training
 
 # The least similar nodes are sought among so many times as many, drawn at random.
 _DRAWN = 10

@@ -13,11 +13,11 @@ from torch import Tensor
 from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
 from garnet.backbones.gcn import GCN, standardized
 from garnet.defenses.base import Model
-from garnet.graph import Graph
+from garnet.defenses.ppr import top_pagerank
+from garnet.defenses.soft_median import Neighborhoods
+from garnet.graph.graph import Graph
 from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
-from garnet.ppr import top_pagerank
-from garnet.soft_median import Neighborhoods
-from garnet.training import Training
+from garnet.training.loop import Training
 
 
 @dataclass(frozen=True, eq=False)

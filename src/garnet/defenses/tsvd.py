@@ -14,13 +14,13 @@ from garnet.backbones.base import Backbone
 from garnet.backbones.gcn import GCNInputs
 from garnet.backbones.h2gcn import H2GCNInputs
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import Graph, as_graph
-from garnet.lesson import require_trainable
+from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Bytes, Count, Device, require_device, require_parameters, require_seeds
-from garnet.predictor import Predictor
-from garnet.purification import Clock, Progress
-from garnet.solvers import choose_solver
-from garnet.training import Training, require_batches, train
+from garnet.purify.result import Clock, Progress
+from garnet.spectral import choose_solver
+from garnet.training.loop import Training, require_batches, train
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import require_trainable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from garnet.atomic import atomic_path
 from garnet.errors import MissingExtra
+from garnet.io.atomic import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from garnet.atomic import atomic_path
 from garnet.figures import canvas
 from garnet.figures.records import Benchmark
 from garnet.figures.table import FIGURES, Drawing
+from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
-from garnet.io.places import require_file, require_folder
-from garnet.purification import Progress
+from garnet.io.targets import require_file, require_folder
+from garnet.purify.result import Progress
 from garnet.registry import known_name
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
-from garnet.provenance import Provenance
+from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Part, histogram
-from garnet.report.made import cost_section, made_section
 from garnet.report.neighbourhood import KEPT, Ties
+from garnet.report.provenance import cost_section, made_section
 from garnet.report.sections import Section, neighbourhoods, percent, plural, table
 
 _SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import ParameterError
-from garnet.graph import Edges
+from garnet.graph.graph import Edges
 
 KEPT, DROPPED, ADDED = 0, 1, 2
 """What became of an edge."""

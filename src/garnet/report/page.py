@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from garnet import __version__
-from garnet.atomic import atomic_path
 from garnet.audit.audit import Audit
 from garnet.bench.record import Record
 from garnet.errors import ParameterError
-from garnet.predictor import Predictor
+from garnet.io.atomic import atomic_path
+from garnet.machine import __version__
 from garnet.report.audited import audit_sections
-from garnet.report.outcome import Result
+from garnet.report.purification_record import Result
 from garnet.report.purified import purification_sections
 from garnet.report.rendering import page
 from garnet.report.sections import Section
 from garnet.report.studied import study_sections
 from garnet.report.trained import model_sections
+from garnet.training.predictor import Predictor
 
 
 def write_report(

@@ -11,12 +11,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from garnet.graph import Graph
-from garnet.purification import Stage
+from garnet.graph.graph import Graph
+from garnet.purify.result import Stage
 from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
-from garnet.report.made import cost_section, made_section
 from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties
-from garnet.report.outcome import Result, bins, counts_in
+from garnet.report.provenance import cost_section, made_section
+from garnet.report.purification_record import Result, bins, counts_in
 from garnet.report.sections import Section, neighbourhoods, percent, plural, table
 from garnet.report.spectrum import MOST_NODES, leading_values
 from garnet.report.statistics import mean_interval
@@ -203,7 +203,7 @@ def _shape(result: Result) -> Section:
 
 def _python(result: Result) -> str:
     """What gives the same purification in Python."""
-    from garnet.purify import GARNET
+    from garnet.purify.garnet import GARNET
 
     usual = {one.name: one.default for one in fields(GARNET)}
     given = result.summary["parameters"].items()

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from garnet.datasets.archive import Archive, described
-from garnet.datasets.kept import described_as, read_edges, read_made, read_nodes, read_stages, write_described
-from garnet.datasets.text import reading
 from garnet.errors import GraphError
-from garnet.graph import Edges, Graph
-from garnet.limits import require_plausible
-from garnet.purification import Purification
-from garnet.report.outcome import Accuracy, Result, make_result, require_accuracy
+from garnet.graph.graph import Edges, Graph
+from garnet.io.archive import Archive, described
+from garnet.io.limits import require_plausible
+from garnet.io.text import reading
+from garnet.purify.result import Purification
+from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
+from garnet.report.purification_record import Accuracy, Result, make_result, require_accuracy
 
 __all__ = ["Accuracy", "Result", "load_result", "make_result", "save_result"]
 

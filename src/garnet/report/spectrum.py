@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from garnet.errors import ConvergenceWarning, RankWarning
-from garnet.graph import Graph
-from garnet.quiet import warnings_are
-from garnet.solvers import choose_solver
-from garnet.spectral import End, normalized_adjacency, spread_components
+from garnet.errors import ConvergenceWarning, RankWarning, warnings_are
+from garnet.graph.graph import Graph
+from garnet.spectral import choose_solver
+from garnet.spectral.spectrum import End, normalized_adjacency, spread_components
 
 MOST_NODES = 50_000
 """A larger graph would have a report wait for minutes."""

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.predictor import Predictor
-from garnet.provenance import Provenance
+from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
-from garnet.report.made import cost_section, made_section
+from garnet.report.provenance import cost_section, made_section
 from garnet.report.sections import Section, facts, percent, plural, table
 from garnet.report.statistics import share_interval
+from garnet.training.predictor import Predictor
 
 _BINS, _MOST_CLASSES = 20, 100
 

@@ -13,8 +13,8 @@ from garnet.attacks import DICE, Attack, Random, Stop
 from garnet.backbones import GCN
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.errors import AttackError, BudgetError, GraphError, ParameterError
-from garnet.perturbation import Entries
-from garnet.training import Training, train
+from garnet.graph.perturbation import Entries
+from garnet.training.loop import Training, train
 
 
 def ring(n, **parts):

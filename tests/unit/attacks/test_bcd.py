@@ -14,16 +14,16 @@ from torch_geometric.nn import models
 
 from garnet.attacks.base import Stop
 from garnet.attacks.bcd import GRBCD, PRBCD
-from garnet.attacks.budget import Budget
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.random import Random
 from garnet.attacks.relaxation import numbered_pairs, pair_numbers, projected
 from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, Module
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import as_graph
-from garnet.perturbation import Perturbation
-from garnet.training import Training, train
+from garnet.graph.budget import Budget
+from garnet.graph.graph import as_graph
+from garnet.graph.perturbation import Perturbation
+from garnet.training.loop import Training, train
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -15,8 +15,8 @@ from garnet.attacks.features import FeatureFlip, FeaturePGD
 from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, Module
 from garnet.datasets import contextual_block_model, load, random_split
 from garnet.errors import BudgetError, GraphError, ParameterError
-from garnet.predictor import Predictor
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 SHORT = Training(epochs=30, lr=0.05)
 

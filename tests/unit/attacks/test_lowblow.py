@@ -9,15 +9,15 @@ from torch.nn.functional import cross_entropy
 from garnet.attacks.base import Stop
 from garnet.attacks.lowblow import LowBlow, _gains, _LowRank, _turned
 from garnet.attacks.meta_gradient import Aim, Descent
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.random import Random
-from garnet.attacks.wiring import Wiring
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Features, glorot
 from garnet.datasets import contextual_block_model, load, random_split
 from garnet.defenses import TSVD
 from garnet.errors import ParameterError
-from garnet.graph import as_graph
-from garnet.training import Training
+from garnet.graph.graph import as_graph
+from garnet.training.loop import Training
 
 STEPS = 20
 

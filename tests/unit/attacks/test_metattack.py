@@ -11,21 +11,21 @@ from torch.nn.functional import cross_entropy
 
 from garnet.attacks import pair_scores
 from garnet.attacks.base import Stop, Task
-from garnet.attacks.degrees import DegreeTest
-from garnet.attacks.greed import Greed
+from garnet.attacks.degree_test import DegreeTest
+from garnet.attacks.greedy import Greed
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.metattack import Metattack
+from garnet.attacks.mutable_graph import Wiring
 from garnet.attacks.random import Random
 from garnet.attacks.unrolled import unrolled_meta_gradient
-from garnet.attacks.wiring import Wiring
 from garnet.backbones import GCN, GPRGNN, MLP, LinearGCN
 from garnet.backbones.base import Features, glorot
 from garnet.backbones.gcn import GCNInputs
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import AttackError, GraphError, ParameterError
-from garnet.graph import as_graph
-from garnet.sparse import SparseMatrix
-from garnet.training import Training, train
+from garnet.graph.graph import as_graph
+from garnet.linalg.sparse import SparseMatrix
+from garnet.training.loop import Training, train
 
 DESCENT = Descent(steps=25, hidden=5)
 

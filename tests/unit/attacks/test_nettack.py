@@ -8,16 +8,16 @@ import torch
 
 from garnet import Split, as_graph, datasets
 from garnet.attacks import Budget, Stop
-from garnet.attacks.degrees import DegreeTest
+from garnet.attacks.degree_test import DegreeTest
 from garnet.attacks.linear_surrogate import Surrogate
 from garnet.attacks.nettack import Nettack
 from garnet.backbones import GCN
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.datasets import random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.predictor import Predictor
-from garnet.presets import published_model
-from garnet.training import Training, train
+from garnet.purify.paper import published_model
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 CLASSES = 3
 

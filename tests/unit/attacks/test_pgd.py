@@ -10,15 +10,15 @@ from torch_geometric.nn import models
 
 from garnet.attacks.base import Stop
 from garnet.attacks.bcd import PRBCD
-from garnet.attacks.budget import Budget
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.pgd import PGD, MinMax, _Learner
 from garnet.attacks.random import Random
 from garnet.backbones import GCN, MLP, Module
 from garnet.datasets import block_model, class_features, contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import as_graph
-from garnet.training import Training, train
+from garnet.graph.budget import Budget
+from garnet.graph.graph import as_graph
+from garnet.training.loop import Training, train
 
 BOTH = pytest.mark.parametrize("attack", [PGD(steps=60), MinMax(steps=60)], ids=["pgd", "min-max"])
 

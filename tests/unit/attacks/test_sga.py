@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from garnet.attacks.base import Stop
-from garnet.attacks.budget import Budget
 from garnet.attacks.sga import SGA
 from garnet.backbones import GCN, MLP, LinearGCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.graph import as_graph
-from garnet.training import Training, train
+from garnet.graph.budget import Budget
+from garnet.graph.graph import as_graph
+from garnet.training.loop import Training, train
 
 
 def block_graph(n=150, weighted=False, seed=0):

@@ -10,8 +10,8 @@ from garnet.backbones.base import Features, Noise, gcn_matrix, linear, propagate
 from garnet.backbones.h2gcn import two_hops
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.predictor import Predictor
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 QUICK = Training(epochs=15, lr=0.02)
 

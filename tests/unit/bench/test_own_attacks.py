@@ -10,7 +10,7 @@ from garnet.bench.study import attack_words, parse_study, threat
 from garnet.bench.table import make_tables
 from garnet.datasets import load
 from garnet.errors import ParameterError
-from garnet.perturbation import Perturbation
+from garnet.graph.perturbation import Perturbation
 
 
 def study(attack, **group):

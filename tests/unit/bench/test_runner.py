@@ -13,9 +13,9 @@ from garnet.bench.runner import Finished, Planned, Started, Told, run
 from garnet.bench.study import parse_study
 from garnet.defenses import TSVD, LinearFloor, Purified
 from garnet.errors import ParameterError
-from garnet.presets import published_model
-from garnet.purify import GARNET
-from garnet.training import Training
+from garnet.purify.garnet import GARNET
+from garnet.purify.paper import published_model
+from garnet.training.loop import Training
 
 QUICK = {"graph": "cora", "backbone": "gcn", "training": {"epochs": 3}}
 

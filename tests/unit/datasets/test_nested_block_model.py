@@ -5,7 +5,7 @@ import pytest
 
 from garnet.datasets import block_model, nested_block_model
 from garnet.errors import ParameterError
-from garnet.spectral import normalized_adjacency
+from garnet.spectral.spectrum import normalized_adjacency
 
 
 def test_size_classes_and_seed():

@@ -12,8 +12,8 @@ from garnet.datasets.splits import random_split
 from garnet.datasets.synthetic import contextual_block_model
 from garnet.defenses.adversarial_training import AdversarialTraining
 from garnet.errors import BudgetError, ParameterError
-from garnet.predictor import Predictor
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
+from garnet.training.predictor import Predictor
 
 QUICK = Training(epochs=20, lr=0.01, confidence=0.01)
 

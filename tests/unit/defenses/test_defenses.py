@@ -10,7 +10,7 @@ from garnet.backbones import GCN, GPRGNN, H2GCN, MLP
 from garnet.datasets import contextual_block_model, inter_class_edges, load, random_split
 from garnet.defenses import TSVD, FeatureKNN, LinearFloor, Purified
 from garnet.errors import GraphError, ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 QUICK = Training(epochs=20, lr=0.02)
 

@@ -11,7 +11,7 @@ from garnet.defenses import Purified
 from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 NORMS = ["L21", "L1"]
 

@@ -11,11 +11,11 @@ from garnet import Split, as_graph
 from garnet.backbones import GCN, GPRGNN, MLP
 from garnet.defenses import Purified
 from garnet.defenses.gnnguard import GNNGuard
+from garnet.defenses.graphlets import ORBITS, graphlet_degrees
 from garnet.defenses.jaccard import Jaccard
 from garnet.errors import ParameterError
-from garnet.graphlets import ORBITS, graphlet_degrees
-from garnet.predictor import Predictor
-from garnet.training import Training
+from garnet.training.loop import Training
+from garnet.training.predictor import Predictor
 
 
 def random_graph(n=14, d=6, classes=3, seed=0, weighted=True, signal=1.5):
@@ -174,7 +174,7 @@ SUBGRAPHS = {
 
 @pytest.mark.parametrize("chunk", [1, 1 << 24])
 def test_graphlets_are_counted_one_by_one(chunk, monkeypatch):
-    monkeypatch.setattr("garnet.graphlets._CHUNK", chunk)
+    monkeypatch.setattr("garnet.defenses.graphlets._CHUNK", chunk)
     graph = random_graph(n=9)
     joined = graph.adjacency.toarray() > 0
     found = graphlet_degrees(graph)

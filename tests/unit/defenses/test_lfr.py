@@ -11,9 +11,9 @@ from garnet import as_graph
 from garnet.backbones.base import Noise
 from garnet.datasets import contextual_block_model, poisoned, random_split
 from garnet.defenses.lfr import LFR
-from garnet.edges import canonical
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.graph.edges import canonical
+from garnet.training.loop import Training
 
 
 @pytest.fixture(scope="module")

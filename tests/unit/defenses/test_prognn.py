@@ -13,7 +13,7 @@ from garnet.datasets import contextual_block_model, inter_class_edges, load, ran
 from garnet.defenses.prognn import ProGNN
 from garnet.defenses.proximal import shrink_
 from garnet.errors import GarnetError, GraphError
-from garnet.training import Training, train
+from garnet.training.loop import Training, train
 
 SHORT = Training(epochs=3, lr=0.02, weight_decay=1e-3, patience=None)
 

@@ -11,7 +11,7 @@ from garnet.datasets import poisoned
 from garnet.defenses import Purified
 from garnet.defenses.rgcn import RGCN
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 
 def weighted_graph(n=12):

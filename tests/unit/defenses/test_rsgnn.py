@@ -14,7 +14,7 @@ from garnet.datasets import contextual_block_model, inter_class_edges, load, ran
 from garnet.defenses import Purified
 from garnet.defenses.rsgnn import RSGNN
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 SMALL = RSGNN(k=4, width=8, hidden=6, dropout=0.0, training=Training(epochs=20, lr=0.01))
 

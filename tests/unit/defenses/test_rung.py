@@ -10,7 +10,7 @@ from garnet.defenses import Purified
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.rung import RUNG
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 NORMS = ["MCP", "L1", "L2"]
 

@@ -13,7 +13,7 @@ from garnet.datasets import poisoned
 from garnet.defenses import Purified
 from garnet.defenses.simp_gcn import SimPGCN
 from garnet.errors import ParameterError
-from garnet.training import Training
+from garnet.training.loop import Training
 
 
 def weighted_graph(n=12, empty=False):

@@ -1,0 +1,170 @@
+"""What speaks for an edge: five agreements between its ends, none of which knows of an attack, and their degrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from garnet.audit.calibration import Evidence
+from garnet.backbones.base import gcn_matrix
+from garnet.errors import RecallWarning, warnings_are
+from garnet.graph.graph import Graph, Split
+from garnet.linalg.common_neighbors import shared_neighbors
+from garnet.linalg.device_graph import Resident
+from garnet.purify.features import Features, alikeness, feature_block, scale
+from garnet.purify.garnet import GARNET
+from garnet.purify.scores import inner_products, squared_distances
+from garnet.spectral.spectrum import Spectrum
+from garnet.training.supervision import MOST_CLASSES
+
+_FEATURES, _STEPS, _RIDGE, _SHARPNESS = 64, 2, 1.0, 8.0
+_CLASSES, _FEATURES_AT, _NEIGHBORHOOD, _DEGREES = 3.0, 0.5, 0.5, 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """What was found of every edge of a graph, and how much of it counts.
+
+    Attributes:
+        said: by name, (m,) each: the log-odds of an edge's rank among all; the larger, the more it speaks for the edge,
+            but for `degrees`, those of both ends multiplied, which speak for or against.
+        weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
+            seen (`garnet.audit.calibration`).
+        columns: what a reader is shown, in plain quantities.
+    """
+
+    said: Mapping[str, Tensor]
+    weights: Mapping[str, float]
+    columns: Mapping[str, NDArray[Any]]
+
+    @property
+    def belief(self) -> Tensor:
+        """The sum of what all reasons say, (m,), each with its weight."""
+        return self._weighed().sum(dim=0)
+
+    @property
+    def because(self) -> NDArray[np.str_]:
+        """The name of the reason that speaks most against each edge, (m,)."""
+        names: NDArray[np.str_] = np.array(self._counting)[self._weighed().argmin(dim=0).cpu().numpy()]
+        return names
+
+    def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
+        """What `garnet.audit.calibration` learns from, of all edges or of some."""
+        belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
+        return Evidence(belief, degrees)
+
+    @property
+    def _counting(self) -> list[str]:
+        return [name for name, weight in self.weights.items() if weight]
+
+    def _weighed(self) -> Tensor:
+        return torch.stack([self.weights[name] * self.said[name] for name in self._counting])
+
+
+def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
+    """Five reasons for every edge of a graph, and the degrees of its ends.
+
+    `gradient`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
+    1 / d_i + 1 / d_j, which is about the edge's effective resistance. Both are terms of the gradient of the graphical
+    model (equation 4 of the paper): an edge that is long, though its ends have few others, is what the model would
+    rather be without. `shared_neighbors`: neighbours in common, over those of the end with fewer and the mean degree.
+    `feature_similarity`: cosine of the ends' features. `neighborhood_similarity`: cosine of each end's features with
+    those of the other's neighbours, itself left out. `same_class`: how likely both ends are of one class, by a linear
+    model of features that are averaged over the purified graph, from the labels of the training nodes.
+
+    Weights: the gradient has one. Features count as far as edges join nodes of alike features (Somers' d over
+    0.5), their neighbourhood half of that. Classes count three times the square of how much of chance the linear model
+    overcomes on the validation nodes. Shared neighbours count an eighth of the mean degree: the more neighbours nodes
+    have, the more it says that two share none. A graph without features, or labels, goes without these reasons.
+
+    Args:
+        graph: the graph.
+        seed: of everything random.
+        device: where to compute.
+    """
+    here = Resident.of(graph, device)
+    first, second = edges = here.edges
+    spectrum, purified = _purified(graph, GARNET(seed=seed, device=device))
+    points = scale(spectrum.embedding.float(), "unit")
+    degrees = here.counts.float()
+    mean_degree = float(degrees.mean())
+    fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
+    apart, shared = squared_distances(points, edges), shared_neighbors(here, edges)
+    long = apart * (1 / fewer + 1 / more).sqrt()
+    found = {"gradient": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
+    found["degrees"] = fewer.double() * more
+    weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _DEGREES, "degrees": 0.0}
+    columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
+    columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
+    kind: Features = "low-rank" if graph.features is not None and graph.features.shape[1] else "none"
+    if (block := feature_block(graph, kind, _FEATURES, seed=seed, device=device)) is not None:
+        block = scale(block, "unit")
+        alike, around = inner_products(block, block, edges), _of_neighborhood(here, block)
+        say = max(0.0, alikeness(block, edges, seed=seed)) / _FEATURES_AT
+        found |= {"feature_similarity": alike, "neighborhood_similarity": around}
+        weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD * say}
+        if purified is not None and purified.labels is not None and purified.split is not None:
+            likely, reliable = _classes(purified.labels, purified.split, purified, block)
+            found["same_class"] = inner_products(likely, likely, edges)
+            weights["same_class"] = _CLASSES * reliable**2
+    columns |= {name: values for name, values in found.items() if name not in (*columns, "degrees")}
+    return Reasons(
+        {name: _log_odds_of_rank(values) for name, values in found.items()},
+        weights,
+        {name: values.cpu().numpy() for name, values in columns.items()},
+    )
+
+
+def _purified(graph: Graph, purifier: GARNET) -> tuple[Spectrum, Graph | None]:
+    """The leading eigenpairs, and the purified graph if it has features and classes that a model can learn."""
+    known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
+    many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
+    if not known or many or graph.features is None or not graph.features.shape[1]:
+        return purifier.embed(graph), None
+    # That a few neighbours were missed does not matter to an average over them.
+    with warnings_are("ignore", RecallWarning):
+        result = purifier.purify(graph)
+    return result.spectrum, result.graph
+
+
+def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
+    """Mean cosine of each end's features with the sum of the other's neighbours', but for the end itself."""
+    first, second = here.edges
+    sums = torch.zeros_like(block).index_add_(0, here.rows.long(), block[here.columns.long()])
+    total = torch.zeros(len(first), device=block.device)
+    for one, other in ((first, second), (second, first)):
+        for some in torch.split(torch.arange(len(one), device=block.device), max(1, (1 << 24) // block.shape[1])):
+            around = scale(sums[other[some]] - block[one[some]], "unit")
+            total[some] += (block[one[some]] * around).sum(dim=1)
+    return total / 2
+
+
+def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: Tensor) -> tuple[Tensor, float]:
+    """Probabilities of the classes, (n, c), by ridge regression, and how much of chance it overcomes on validation."""
+    matrix, smooth = gcn_matrix(purified, str(block.device)), block
+    for _ in range(_STEPS):
+        smooth = matrix @ smooth
+    smooth = scale(smooth, "unit").double()
+    labels = torch.from_numpy(labelled)
+    count = int(labels.max()) + 1
+    train, held = (part[labels[part] >= 0] for part in map(torch.from_numpy, (split.train, split.val)))
+    known, target = smooth[train], one_hot(labels[train], count).to(smooth)
+    mean = target.mean(dim=0)
+    ridge = known.T @ known + _RIDGE * torch.eye(known.shape[1], dtype=known.dtype, device=known.device)
+    scores = smooth @ torch.linalg.solve(ridge, known.T @ (target - mean)) + mean
+    right = float((scores[held].argmax(dim=1).cpu() == labels[held]).double().mean()) if len(held) else 0.0
+    reliable = max(0.0, (right - 1 / count) / (1 - 1 / count)) if count > 1 else 0.0
+    return (_SHARPNESS * scores).softmax(dim=1).float(), reliable
+
+
+def _log_odds_of_rank(values: Tensor) -> Tensor:
+    """The log-odds of the rank of each value, in float64; ties share theirs."""
+    _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    return torch.logit((counts.cumsum(0).double() - counts.double() / 2) / len(values))[place]

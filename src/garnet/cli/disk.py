@@ -1,0 +1,179 @@
+"""`garnet purify` with a limit on memory or on a cluster, and its dry run."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.table import Table
+
+from garnet.cli.console import err, named_graph, out, printable, read_graph, say_json, stages
+
+if TYPE_CHECKING:
+    from garnet.places.estimate import Estimate
+    from garnet.places.result import TiledPurification
+    from garnet.purify.garnet import GARNET
+
+_INTERRUPTED = 130
+_MMAP_THRESHOLD = -3  # as glibc numbers its settings
+
+
+def names_a_file(output: Path) -> bool:
+    """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles or a table."""
+    from garnet.errors import GraphError
+    from garnet.graph.files import ending_of
+    from garnet.places.edge_table import is_table
+
+    try:
+        # The method of a path fails where a name is too long, which is said later.
+        return bool(ending_of(output)) and not os.path.isdir(output) and not is_table(output)  # noqa: PTH112
+    except GraphError:
+        return False
+
+
+def purify_on_disk(
+    purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, scratch: Path | None, overwrite: bool
+) -> dict[str, Any] | None:
+    """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
+    from garnet.graph.files import left_out
+    from garnet.graph.graph import Graph
+    from garnet.io.targets import require_scratch
+    from garnet.places.disk import Task, purify_tiled, purify_to_file
+    from garnet.places.edge_table import EdgeTable
+    from garnet.places.resume import stages_done
+
+    place = None if scratch is None else require_scratch(scratch)
+    graph = named_graph(source) or source
+    if done := stages_done(Path(os.path.realpath(output)), place):
+        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    _give_back_large_blocks()
+    if purifier.cluster is not None:
+        _hush_dask()
+    result: TiledPurification | None
+    with _stoppable(), stages(lasting=True) as progress:
+        if names_a_file(output):
+            task = Task(purifier=purifier, source=graph, symmetrize=symmetrize, scratch=place, progress=progress)
+            result = purify_to_file(task, output, overwrite=overwrite)
+        else:
+            options: dict[str, Any] = {"scratch": place, "overwrite": overwrite, "progress": progress}
+            result = purify_tiled(purifier, graph, output, symmetrize=symmetrize, **options)
+    if result is None or result.done_before:
+        return None
+    if isinstance(result.graph, EdgeTable):
+        _say_left_out(output, result.graph.left_out, "tiles")
+    elif isinstance(result.graph, Graph):
+        _say_left_out(output, left_out(result.graph, output), ".npz")
+    return result.summary()
+
+
+def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, as_json: bool) -> None:
+    """Print about what a purification would take."""
+    found = _estimate(purifier, source, symmetrize)
+    place = next(folder for folder in (output, *output.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
+    free = shutil.disk_usage(place).free
+    if as_json:
+        figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
+        say_json({"input": str(source), "output": str(output), **figures, **asdict(found)})
+        return
+    size = found.extent
+    about = "" if size.exact else "about "
+    out.print(
+        f"{printable(source)}: {about}{size.nodes:,} nodes, {about}{size.edges:,} edges; rank {found.rank}, "
+        f"k {found.k}, {found.parts} part{'s' if found.parts > 1 else ''}",
+        soft_wrap=True,
+    )
+    table = Table("stage")
+    for column in ("time", "memory", "disk"):
+        table.add_column(column, justify="right")
+    for cost in found.costs:
+        table.add_row(cost.name, duration(cost.seconds), amount(cost.memory), amount(cost.disk))
+    table.add_section()
+    table.add_row("all", duration(found.seconds), amount(found.memory), amount(found.disk))
+    out.print(table)
+    out.print(
+        "Times are those of one core of an AMD EPYC; yours may take a third or three times as long, and longer if the "
+        "spectrum is crowded. Nothing was written.",
+        soft_wrap=True,
+    )
+    if found.disk > free:
+        err.print(f"note: {printable(place)} has only {amount(free)} free", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words that a person reads at a glance, no more exact than they are."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
+def amount(size: int) -> str:
+    """Bytes in words."""
+    if not size:
+        return "-"
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{max(1, size / 1e6):,.0f} MB"
+
+
+def _give_back_large_blocks() -> None:
+    """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
+
+    By default it learns to keep blocks of up to 32 MB in its heap, and a process that allocates and frees thousands of
+    them holds more than it uses. It is a setting of the whole process, and so for a command to make, never for the
+    library. Where malloc has none such, nothing is done.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
+
+
+def _hush_dask() -> None:
+    """Keep Dask's client from printing the trace of a connection that is lost: the command says so in a sentence."""
+    with suppress(ImportError):
+        import distributed  # noqa: F401 - which sets its levels when it is first imported
+
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C ends the process at once, which the intermediate files survive as they do any other end."""
+
+    def stop(*_: object) -> NoReturn:
+        # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
+        err.show_cursor(True)
+        os.write(2, b"\nstopped; the same command goes on where it was\n")
+        os._exit(_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
+    from garnet.errors import GraphError
+    from garnet.places.estimate import estimate
+    from garnet.places.graph_size import extent_of
+
+    try:
+        extent = extent_of(named_graph(source) or source, symmetrize=symmetrize)
+    except GraphError:
+        if purifier.memory is not None or purifier.cluster is not None:
+            raise
+        # Some files can only be read whole.
+        extent = extent_of(read_graph(source, symmetrize))
+    return estimate(purifier, extent)
+
+
+def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:
+    if missing:
+        err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; {instead} can", soft_wrap=True)

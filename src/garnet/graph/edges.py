@@ -1,0 +1,48 @@
+"""Sets of undirected edges as sorted arrays and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.graph.graph import Edges
+
+
+def canonical(first: NDArray[Any], second: NDArray[Any], n: int) -> Edges:
+    """Each undirected pair once, the smaller node first, in lexicographic order; shape (2, m)."""
+    # Torch sorts here; NumPy would hash, which takes tens of times longer.
+    return pairs(torch.from_numpy(first.astype(np.int64)), torch.from_numpy(second.astype(np.int64)), n).numpy()
+
+
+def contains(edges: Edges, wanted: Edges, n: int) -> NDArray[np.bool_]:
+    """Which columns of `wanted` are among `edges`; both as `canonical` leaves them."""
+    found: NDArray[np.bool_] = among(torch.from_numpy(edges), torch.from_numpy(wanted), n).numpy()
+    return found
+
+
+def pairs(first: Tensor, second: Tensor, n: int) -> Tensor:
+    """Each undirected pair once, as `canonical` has it, on any device."""
+    keys = torch.unique(numbers(torch.minimum(first, second), torch.maximum(first, second), n))
+    low = torch.div(keys, max(n, 1), rounding_mode="floor")
+    return torch.stack([low, keys - low * n])
+
+
+def among(edges: Tensor, wanted: Tensor, n: int) -> Tensor:
+    """Which columns of `wanted` are among `edges`; both as `pairs` leaves them."""
+    keys, sought = numbers(edges[0], edges[1], n), numbers(wanted[0], wanted[1], n)
+    if not len(keys):
+        return torch.zeros(len(sought), dtype=torch.bool, device=sought.device)
+    place = torch.searchsorted(keys, sought).clamp_max(len(keys) - 1)
+    return keys[place] == sought
+
+
+def numbers(first: Tensor, second: Tensor, n: int) -> Tensor:
+    """A number for each pair of nodes, in lexicographic order.
+
+    Adjacencies hold nodes as 32-bit integers, among which the numbers of 46,341 nodes' pairs would run over.
+    """
+    return first.long() * n + second

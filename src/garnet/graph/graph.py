@@ -1,0 +1,339 @@
+"""The values that flow through the library, and `as_graph`, the only door into it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from garnet.errors import GraphError
+from garnet.graph.adjacency import build_adjacency
+from garnet.io.arrays import as_array, is_sparse_tensor, sound_matrix
+
+if TYPE_CHECKING:
+    import networkx
+    import torch_geometric.data
+
+Edges = NDArray[np.int64]
+"""Undirected edges, shape (2, m), each once with the smaller node first, in lexicographic order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which nodes are for training, validation and testing: three disjoint arrays of node numbers."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that are the same wherever the three parts are."""
+        return _digest(*((part, "<i8") for part in (self.train, self.val, self.test)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Split) and all(
+            np.array_equal(getattr(self, part), getattr(other, part)) for part in ("train", "val", "test")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph whose invariants `as_graph` has proven; build it there, never by hand.
+
+    Attributes:
+        adjacency: (n, n) float32 CSR; symmetric, finite, positive entries, no self-loops, sorted indices.
+        features: (n, d) float32, dense or CSR, finite; or None.
+        labels: (n,) int64 classes, -1 where unknown; or None.
+        split: nodes for training, validation and testing; or None.
+        names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
+    """
+
+    adjacency: sp.csr_array
+    features: sp.csr_array | NDArray[np.float32] | None = None
+    labels: NDArray[np.int64] | None = None
+    split: Split | None = None
+    names: NDArray[Any] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, n."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges, m."""
+        return int(self.adjacency.nnz // 2)
+
+    @property
+    def edges(self) -> Edges:
+        """The undirected edges, shape (2, m)."""
+        upper = sp.triu(self.adjacency, k=1, format="csr")
+        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(upper.indptr))
+        return np.stack([rows, upper.indices.astype(np.int64)])
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """The weight of each of `edges`, shape (m,)."""
+        return np.asarray(sp.triu(self.adjacency, k=1, format="csr").data, dtype=np.float32)
+
+    @property
+    def degrees(self) -> NDArray[np.float64]:
+        """Weighted degree of each node, shape (n,)."""
+        return np.asarray(self.adjacency.astype(np.float64).sum(axis=1)).ravel()
+
+    @property
+    def homophily(self) -> float | None:
+        """Share of edges, among those with two known labels, that join equal labels; None without such."""
+        if self.labels is None:
+            return None
+        first, second = self.labels[self.edges]
+        known = (first >= 0) & (second >= 0)
+        return float((first == second)[known].mean()) if known.any() else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that are the same wherever the number of nodes, the edges and their weights are."""
+        matrix = self.adjacency
+        return _digest((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4"))
+
+    def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
+        """The same nodes joined by other edges: each (2, m) column one undirected edge."""
+        weights = np.ones(edges.shape[1]) if weights is None else np.asarray(weights)
+        return replace(self, adjacency=build_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph in the format of the path's ending, whole or not at all (see `load_graph`)."""
+        from garnet.graph.files import save_graph
+
+        save_graph(self, path)
+
+    def to_scipy(self) -> sp.csr_array:
+        """A copy of the adjacency matrix."""
+        return self.adjacency.copy()
+
+    def to_pyg(self) -> torch_geometric.data.Data:
+        """A PyTorch Geometric `Data`; weights, features, labels and split become its usual fields."""
+        from garnet.graph.interop import to_pyg
+
+        return to_pyg(self)
+
+    def to_networkx(self) -> networkx.Graph:
+        """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
+        from garnet.graph.interop import to_networkx
+
+        return to_networkx(self)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Graph)
+            and _same(self.adjacency, other.adjacency)
+            and _same(self.features, other.features)
+            and _same(self.labels, other.labels)
+            and self.split == other.split
+            and _same(self.names, other.names)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        parts = [f"{self.num_nodes} nodes", f"{self.num_edges} edges"]
+        if self.features is not None:
+            parts.append(f"{self.features.shape[1]} features")
+        if self.labels is not None:
+            parts.append(f"{self.labels.max(initial=-1) + 1} classes")
+        return f"Graph({', '.join(parts)})"
+
+
+def as_graph(
+    source: Any,
+    *,
+    features: Any = None,
+    labels: ArrayLike | None = None,
+    split: Split | None = None,
+    names: ArrayLike | None = None,
+    symmetrize: bool = False,
+) -> Graph:
+    """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
+
+    One rule for every kind of input: self-loops and zero weights are dropped; of several weights given for the
+    same ordered pair the largest counts; a graph that is not symmetric is refused unless `symmetrize` is set, and then
+    an edge has the larger of its two weights.
+
+    Args:
+        source: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
+            array; a PyTorch Geometric `Data`; a NetworkX graph; or a pair `(edge_index, n)` with `edge_index` (2, m).
+        features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the source.
+        labels: (n,) integers, negative where unknown; overrides those of the source.
+        split: training, validation and test nodes; overrides that of the source.
+        names: (n,) integers or text; overrides those of the source.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+
+    Returns:
+        The graph, which shares no memory that a later change of the source could reach through the adjacency.
+
+    Raises:
+        GraphError: the source is no graph, or a part of it is malformed.
+
+    Example:
+        >>> import numpy as np
+        >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
+        Graph(4 nodes, 2 edges)
+    """
+    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names)):
+        return source
+    graph = _read(source, symmetrize)
+    n = graph.num_nodes
+    return Graph(
+        graph.adjacency,
+        features=_features(graph.features if features is None else features, n),
+        labels=_labels(graph.labels if labels is None else labels, n),
+        split=_split(graph.split if split is None else split, n),
+        names=_names(graph.names if names is None else names, n),
+    )
+
+
+def _read(source: Any, symmetrize: bool) -> Graph:
+    """The adjacency of any kind of source, and what else it carries, not yet checked."""
+    if isinstance(source, Graph):
+        return source
+    if isinstance(source, str | Path):
+        from garnet.graph.files import load_graph
+
+        return load_graph(source, symmetrize=symmetrize)
+    if (isinstance(source, np.ndarray) and source.ndim == 2) or sp.issparse(source):
+        if source.ndim != 2 or source.shape[0] != source.shape[1]:
+            raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
+        if sp.issparse(source):
+            entries = sound_matrix(source, "The adjacency matrix").tocoo()
+            rows, cols, weights = entries.row, entries.col, entries.data
+        else:
+            source = as_array(source, "The adjacency matrix")  # a np.matrix would stay two-dimensional below
+            if source.dtype.kind not in "biuf":
+                raise GraphError(f"Edge weights must be numbers. Got dtype {source.dtype} instead.")
+            rows, cols = np.nonzero(source)
+            weights = source[rows, cols]
+        return Graph(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
+    if isinstance(source, tuple) and len(source) == 2:
+        edge_index = as_array(source[0], "An edge_index")
+        if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+            raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
+        weights = np.ones(edge_index.shape[1], dtype=np.float32)
+        return Graph(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
+    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
+        from garnet.graph.interop import from_pyg
+
+        return from_pyg(source, symmetrize=symmetrize)
+    if hasattr(source, "nodes") and hasattr(source, "is_directed"):
+        from garnet.graph.interop import from_networkx
+
+        return from_networkx(source, symmetrize=symmetrize)
+    raise GraphError(
+        f"Cannot read a graph from {type(source).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
+        "Data, a NetworkX graph, or (edge_index, n)."
+    )
+
+
+def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | None:
+    if features is None:
+        return None
+    if sp.issparse(features) or is_sparse_tensor(features):
+        matrix = sound_matrix(features, "Features")
+    else:
+        matrix = as_array(features, "Features")
+    if matrix.ndim != 2 or matrix.shape[0] != n:
+        raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"Features must be numbers. Got dtype {matrix.dtype} instead.")
+    with np.errstate(over="ignore"):
+        matrix = matrix.astype(np.float32, copy=False)
+    if sp.issparse(matrix):
+        matrix = sp.csr_array(matrix)
+    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
+        raise GraphError("The features have entries that are NaN or infinite; remove or repair them.")
+    return matrix
+
+
+def most_classes(different: int) -> int:
+    """How many classes so many different labels can stand for; some may have no node in a part of a graph."""
+    return 1000 + 10 * different
+
+
+def are_classes(labels: NDArray[Any]) -> bool:
+    """Whether integers number classes; models have an output for each, so that one absurd number makes them absurd."""
+    largest = int(labels.max(initial=0))
+    return largest < most_classes(0) or largest < most_classes(len(np.unique(labels)))
+
+
+def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    if labels is None:
+        return None
+    array = as_array(labels, "Labels")
+    if array.shape != (n,):
+        raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
+    if array.dtype.kind not in "iu":
+        raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
+    if not are_classes(array):
+        raise GraphError(
+            f"Labels must number the classes from 0. Got {array.max()} among {len(np.unique(array))} different labels; "
+            "renumber them without large gaps."
+        )
+    return np.maximum(array.astype(np.int64), -1)
+
+
+def _split(split: Split | None, n: int) -> Split | None:
+    if split is None:
+        return None
+    if not isinstance(split, Split):
+        raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
+    parts = [as_array(part, "A split") for part in (split.train, split.val, split.test)]
+    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in parts):
+        raise GraphError("A split must be three one-dimensional arrays of node numbers.")
+    nodes = np.concatenate([part.astype(np.int64) for part in parts])
+    if nodes.size and (nodes.min() < 0 or nodes.max() >= n):
+        raise GraphError(f"A split must hold node numbers from 0 to {n - 1}. Got {nodes.min()} to {nodes.max()}.")
+    if len(np.unique(nodes)) < len(nodes):
+        raise GraphError("A split names a node twice; training, validation and test nodes must be disjoint.")
+    return Split(*(part.astype(np.int64) for part in parts))
+
+
+def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
+    if names is None:
+        return None
+    array = as_array(names, "Names")
+    if array.shape != (n,) or array.dtype.kind not in "iuU":
+        raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    # NumPy keeps any number for a letter, and fails only when Python asks for it.
+    if array.dtype.kind == "U" and np.ascontiguousarray(array).view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise GraphError("Names must be texts, and one of them has a letter that Unicode does not have.")
+    if len(np.unique(array)) < n:
+        raise GraphError("Two nodes have the same name; names must be distinct.")
+    if array.dtype.kind != "U" and np.array_equal(array, np.arange(n)):
+        return None
+    return array
+
+
+def _same(one: Any, other: Any) -> bool:
+    if sp.issparse(one) and sp.issparse(other):
+        return bool(one.shape == other.shape and (one != other).nnz == 0)
+    if one is None or other is None or sp.issparse(one) or sp.issparse(other):
+        return one is other
+    return bool(np.array_equal(one, other))
+
+
+def _digest(*arrays: tuple[Any, str]) -> str:
+    """The first 16 hex digits of SHA-256 over arrays, each with its length and in the given type."""
+    digest = hashlib.sha256()
+    for array, kind in arrays:
+        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(array, dtype=kind).data)
+    return digest.hexdigest()[:16]

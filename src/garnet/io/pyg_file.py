@@ -1,0 +1,89 @@
+"""A PyTorch Geometric `Data` in a .pt file."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from garnet.errors import GraphError
+from garnet.graph.graph import Graph, as_graph
+from garnet.graph.interop import num_nodes_of
+from garnet.io.arrays import as_array
+from garnet.io.limits import require_plausible, require_unfolding
+
+_FIELDS = ("edge_index", "edge_weight", "x", "y", "train_mask", "val_mask", "test_mask", "num_nodes", "pos", "batch")
+"""What a `Graph` is read from; positions and batches tell how many nodes there are."""
+
+_DAMAGE = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, RuntimeError, TypeError,
+    ValueError, struct.error,
+)  # fmt: skip
+"""How a broken file of torch.save shows itself, depending on where it is broken."""
+
+
+def read_pt(path: Path, symmetrize: bool) -> Graph:
+    """Read a `Data`, its `to_dict()`, or what an `InMemoryDataset` of one graph has saved.
+
+    PyTorch's restricted reader builds tensors, plain containers and the few classes a `Data` is made of; a file that
+    names anything else is refused, because unpacking it could run code.
+
+    Args:
+        path: the file.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+    """
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.graph_store import EdgeLayout
+    from torch_geometric.data.storage import GlobalStorage
+
+    if not hasattr(torch.serialization, "safe_globals"):
+        raise GraphError(
+            f"a .pt file is read with torch 2.5 or later, and this is {torch.__version__}; save it as .npz."
+        )
+    _require_unfolding(path)
+    try:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]),
+        ):
+            loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise GraphError(
+            "it holds more than tensors and a Data, or is no file of torch.save; what else is in it could run code, so "
+            "it is not read. Save the Data by itself."
+        ) from None
+    except _DAMAGE:
+        raise GraphError("it is not a whole file of torch.save.") from None
+    if isinstance(loaded, tuple) and loaded:
+        loaded = loaded[0]
+    try:
+        found = loaded.to_dict() if isinstance(loaded, Data) else loaded
+        # No others are read, and some names are those of methods.
+        fields = {name: found[name] for name in _FIELDS if name in found} if isinstance(found, dict) else None
+    except _DAMAGE:
+        raise GraphError("its Data is damaged.") from None
+    if fields is None:
+        raise GraphError(f"it holds a {type(loaded).__name__} where a Data is wanted.")
+    data = Data.from_dict(fields)
+    if fields.get("edge_index") is not None:
+        entries = as_array(fields["edge_index"], "An edge_index").shape[-1:]
+        n = num_nodes_of(data)
+        if isinstance(n, int) and n < 2**63:
+            require_plausible(n, sum(entries), "nodes")
+    return as_graph(data, symmetrize=symmetrize)
+
+
+def _require_unfolding(path: Path) -> None:
+    """Refuse a zip file whose members are packed, as torch never does, and unfold to far more than they are."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unfolded = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, *_DAMAGE):
+        return  # torch says what is wrong with it, or reads the format that it had before
+    require_unfolding(unfolded, path.stat().st_size, "it")

@@ -1,0 +1,102 @@
+"""Bytes and tables of numbers out of text files that nobody vouches for."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet import machine
+from garnet.errors import GraphError, warnings_are
+from garnet.io.limits import require_text
+
+TEXT_SHARE = 4
+"""A text may fill one part in this many of the memory; the graph read from it needs the others."""
+
+_CHUNK = 1 << 20
+_BLANK_LINES = re.compile(rb"\n[\r\n]+")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into one sentence that begins with its name."""
+    try:
+        yield
+        return
+    except GraphError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"{error.strerror or ' '.join(str(error).split())}."
+    except MemoryError:
+        reason = "it does not fit in memory."
+    raise GraphError(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
+
+
+def read_text(path: Path) -> bytes:
+    """The bytes of a text file, unpacked if its name ends in .gz, and never more of them than `TEXT_SHARE` allows."""
+    limit = machine.physical_memory() // TEXT_SHARE
+    pieces = bytearray()
+    for chunk in read_chunks(path, _CHUNK):
+        pieces += chunk
+        if len(pieces) > limit:
+            raise GraphError(f"its text is longer than {limit / 1e9:.3g} GB, too much for this machine's memory.")
+    if b"\0" in pieces:
+        raise GraphError("it holds NUL bytes, so it is not a text file.")
+    return bytes(pieces)
+
+
+def read_chunks(path: Path, size: int) -> Iterator[bytes]:
+    """The bytes of a text file, so many at a time, unpacked if its name ends in .gz.
+
+    Raises:
+        GraphError: it is not a whole gzip file, or unfolds to more than `require_text` allows.
+    """
+    packed, unfolded = path.stat().st_size, 0
+    zipped = path.name.lower().endswith(".gz")
+    with unzipping(), gzip.open(path) if zipped else path.open("rb") as stream:
+        while chunk := stream.read(size):
+            unfolded += len(chunk)
+            if zipped:
+                require_text(unfolded, packed)
+            yield chunk
+
+
+@contextmanager
+def unzipping() -> Iterator[None]:
+    """Turn the ways in which a broken gzip file shows itself into one sentence."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise GraphError(f"it is not a whole gzip file ({error}).") from error
+
+
+def parse_table(data: bytes, dtype: str, *, delimiter: str | None = None, skip_rows: int = 0) -> NDArray[Any]:
+    """A table of numbers, a row a line, in the columns of `dtype`.
+
+    Args:
+        data: the text; blank lines are skipped.
+        dtype: of NumPy, such as "i8,i8,f8" for two columns of integers and one of other numbers.
+        delimiter: what stands between columns; None for any blanks.
+        skip_rows: how many lines to skip first.
+
+    Raises:
+        ValueError: a row has other columns, or none at all are there.
+    """
+    # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
+    with warnings_are("error", Warning):
+        try:
+            # NumPy takes its time over blank lines.
+            stream = io.BytesIO(_BLANK_LINES.sub(b"\n", data) if b"\n\n" in data or b"\n\r\n" in data else data)
+            return np.loadtxt(
+                stream, dtype, comments=None, delimiter=delimiter, skiprows=skip_rows, ndmin=1, encoding="utf-8"
+            )
+        except Warning as warning:
+            raise ValueError(str(warning)) from warning

@@ -1,0 +1,101 @@
+"""Sparse matrices whose entries a model computes, anew for every seed and every layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.linalg.sparse import Rows, pair_products, side_by_side
+
+
+class Pattern:
+    """The places of a symmetric matrix that may hold entries; the entries come with each product.
+
+    Both directions of an edge have a place, so that a model may weigh them differently.
+
+    Args:
+        matrix: its nonzero entries are the places; it must have a place (j, i) for every (i, j).
+        device: where products are made.
+
+    Attributes:
+        size: rows, and columns.
+        rows: (m,) row of each place, in order.
+        columns: (m,) column of each.
+        reverse: (m,) number of the place (j, i) for each place (i, j).
+    """
+
+    def __init__(self, matrix: sp.csr_array, device: str = "cpu") -> None:
+        self.size = int(matrix.shape[0])
+        ordered = matrix.sorted_indices()
+        numbered = sp.csr_array((np.arange(ordered.nnz), ordered.indices, ordered.indptr), shape=ordered.shape)
+        rows = np.repeat(np.arange(self.size), np.diff(ordered.indptr))
+        self.rows = torch.from_numpy(rows).to(device)
+        self.columns = torch.from_numpy(ordered.indices.astype(np.int64)).to(device)
+        self.reverse = torch.from_numpy(numbered.T.tocsr().data.astype(np.int64)).to(device)
+        self._starts = torch.from_numpy(ordered.indptr.astype(np.int64)).to(device)
+
+    def product(self, values: Tensor, blocks: Tensor) -> Tensor:
+        """The matrices with these entries times the blocks, one of each for every seed.
+
+        Args:
+            values: (S, m) entries.
+            blocks: (S, n, f).
+
+        Returns:
+            (S, n, f); gradients flow to entries and blocks.
+        """
+        result: Tensor = _Product.apply(self, values, blocks)  # type: ignore[no-untyped-call]
+        return result
+
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        """(S, m) inner products of row i of one block (S, n, f) and row j of another, for each place (i, j)."""
+        result: Tensor = _Inner.apply(self, left, right)  # type: ignore[no-untyped-call]
+        return result
+
+    def row_sums(self, values: Tensor) -> Tensor:
+        """(S, n) sums of the entries (S, m) of each row."""
+        return values.new_zeros(len(values), self.size).index_add(1, self.rows, values)
+
+    def _product(self, values: Tensor, blocks: Tensor) -> Tensor:
+        rows = [Rows(self._starts, self.columns, one, self.size) for one in values.detach().contiguous()]
+        if blocks.device.type == "cpu" or len(blocks) == 1:
+            return torch.stack([one.product(block) for one, block in zip(rows, blocks, strict=True)])
+        wide = side_by_side(rows[0], values.detach(), self.size)
+        return wide.product(blocks.reshape(-1, blocks.shape[2])).view(blocks.shape)
+
+    def _inner(self, left: Tensor, right: Tensor) -> Tensor:
+        return pair_products(self.rows, self.columns, left, right)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, values: Tensor, blocks: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, blocks)
+        return pattern._product(values, blocks)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        pattern, (values, blocks) = ctx.pattern, ctx.saved_tensors
+        to_values = pattern._inner(gradient, blocks) if ctx.needs_input_grad[1] else None
+        to_blocks = pattern._product(values[:, pattern.reverse], gradient) if ctx.needs_input_grad[2] else None
+        return None, to_values, to_blocks
+
+
+class _Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(left, right)
+        return pattern._inner(left, right)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        pattern, (left, right) = ctx.pattern, ctx.saved_tensors
+        to_left = pattern._product(gradient, right) if ctx.needs_input_grad[1] else None
+        to_right = pattern._product(gradient[:, pattern.reverse], left) if ctx.needs_input_grad[2] else None
+        return None, to_left, to_right

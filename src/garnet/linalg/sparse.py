@@ -1,0 +1,247 @@
+"""Sparse matrices that stay as they are, and the products through which a model learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from garnet.errors import warnings_are
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A matrix in compressed rows on a device."""
+
+    starts: Tensor
+    columns: Tensor
+    values: Tensor
+    width: int
+
+    def product(self, block: Tensor) -> Tensor:
+        """The matrix times a block of columns.
+
+        On a CPU it is `embedding_bag`, a sum of weighted rows of a table: the arithmetic of torch's CSR product, two to
+        five times faster.
+        """
+        if block.device.type == "cpu":
+            return embedding_bag(
+                self.columns, block.contiguous(), self.starts, mode="sum", per_sample_weights=self.values,
+                include_last_offset=True,
+            )  # fmt: skip
+        return self._csr @ block
+
+    def to_scipy(self) -> sp.csr_array:
+        """The same matrix for SciPy."""
+        parts = (to_host(part).numpy() for part in (self.values, self.columns, self.starts))
+        return sp.csr_array(tuple(parts), shape=(len(self.starts) - 1, self.width))
+
+    @cached_property
+    def _csr(self) -> Tensor:
+        with warnings_are("ignore", UserWarning):  # that torch's sparse matrices are new
+            shape = (len(self.starts) - 1, self.width)
+            return torch.sparse_csr_tensor(self.starts, self.columns, self.values, shape, check_invariants=False)
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """A tensor in host memory. Memory that all threads have touched takes a copy from a GPU many times faster."""
+    return tensor if tensor.device.type == "cpu" else torch.empty_like(tensor, device="cpu").zero_().copy_(tensor)
+
+
+class SparseMatrix:
+    """A constant matrix, ready for products with what is being learnt.
+
+    Args:
+        matrix: its entries.
+        device: where products are made.
+        symmetric: whether it is its own transposed.
+        learnt: whether gradients will flow through its products; without, its transposed need not be made.
+
+    Attributes:
+        shape: rows and columns.
+    """
+
+    def __init__(
+        self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
+    ) -> None:
+        self.shape: tuple[int, int] = tuple(map(int, matrix.shape))  # type: ignore[assignment]
+        self._rows = to_rows(matrix, device)
+        self._columns = self._rows
+        # Where each entry of the transposed matrix stands in the matrix itself.
+        self._places: Tensor | None = None
+        if learnt and not symmetric:
+            numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+            places = numbered.T.tocsr().data
+            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device)
+            self._places = torch.from_numpy(places.astype(np.int64)).to(device)
+
+    @property
+    def values(self) -> Tensor:
+        """Its entries, row by row."""
+        return self._rows.values
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        """The matrix times (columns, f); gradients flow to the block."""
+        return _product(self._rows, self._columns, block)
+
+    def transposed(self) -> SparseMatrix:
+        """The transposed matrix; nothing is copied."""
+        other = object.__new__(SparseMatrix)
+        other.shape = self.shape[::-1]
+        other._rows, other._columns, other._places = self._columns, self._rows, None
+        return other
+
+    def dense(self) -> Tensor:
+        """All entries, zeros too."""
+        whole = torch.zeros(self.shape, device=self.values.device)
+        starts = self._rows.starts.long()
+        rows = torch.repeat_interleave(torch.arange(self.shape[0], device=whole.device), starts.diff())
+        whole[rows, self._rows.columns.long()] = self.values
+        return whole
+
+    def each(self, factors: Tensor, blocks: Tensor) -> Tensor:
+        """As many products as there are seeds, each with the entries scaled its own way.
+
+        Args:
+            factors: (S, nnz) by which the entries are multiplied.
+            blocks: (S, columns, f).
+
+        Returns:
+            (S, rows, f); gradients flow to the blocks.
+        """
+        if self._places is None:
+            raise TypeError("a symmetric matrix has no products of this kind")
+        seeds, (rows, columns) = len(factors), self.shape
+        forward = side_by_side(self._rows, self.values * factors, columns)
+        backward = side_by_side(self._columns, (self.values * factors)[:, self._places], rows)
+        product = _product(forward, backward, blocks.reshape(seeds * columns, -1))
+        return product.view(seeds, rows, -1)
+
+
+class _Product(torch.autograd.Function):
+    """A product with a constant matrix; its gradient is the product with the transposed one."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
+        ctx.rows, ctx.transposed = rows, transposed
+        return rows.product(block)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, _product(ctx.transposed, ctx.rows, gradient)
+
+
+def _product(rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
+    result: Tensor = _Product.apply(rows, transposed, block)  # type: ignore[no-untyped-call]
+    return result
+
+
+def to_rows(matrix: sp.csr_array, device: str) -> Rows:
+    """The matrix on a device, in float32."""
+    integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
+    return Rows(
+        torch.from_numpy(matrix.indptr.astype(integer)).to(device),
+        torch.from_numpy(matrix.indices.astype(integer)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32)).to(device),
+        int(matrix.shape[1]),
+    )
+
+
+def side_by_side(rows: Rows, values: Tensor, width: int) -> Rows:
+    """The block-diagonal matrix whose blocks have the same pattern and each its row of `values`."""
+    seeds, entries = values.shape
+    numbers = torch.arange(seeds, device=values.device)[:, None]
+    starts = torch.cat([(rows.starts[:-1].long() + numbers * entries).flatten(), numbers.new_tensor([seeds * entries])])
+    columns = (rows.columns.long() + numbers * width).flatten()
+    return Rows(starts, columns, values.flatten(), seeds * width)
+
+
+class WeightedMatrix:
+    """A symmetric matrix whose entries are being learnt, or attacked: gradients flow to them too.
+
+    Attributes:
+        rows: row of each stored entry, in order.
+        columns: column of each.
+        values: the entries; gradients flow to what they were computed from.
+    """
+
+    def __init__(self, starts: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        self._starts, self.rows, self.columns, self.values = starts, rows, columns, values
+
+    @classmethod
+    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+        loops = torch.arange(n, device=edges.device)
+        rows, columns = torch.cat([edges[0], edges[1], loops]), torch.cat([edges[1], edges[0], loops])
+        order = (rows * n + columns).argsort()
+        # Not rows[order], here and below: that takes a CPU several times as long.
+        rows, columns = rows.index_select(0, order), columns.index_select(0, order)
+        values = torch.cat([weights, weights, weights.new_ones(n)]).index_select(0, order)
+        root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
+        starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
+        return cls(starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        """The matrix times (n, f)."""
+        result: Tensor = _WeightedProduct.apply(self, self.values, block)  # type: ignore[no-untyped-call]
+        return result
+
+
+# Where at least this share of the entries is stored, a dense matrix is no larger than what stands for a sparse one, and
+# several times faster.
+_FULL = 0.25
+
+
+def normalized_matrix(edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix | Tensor:
+    r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of edges (2, m) with weights (m,); dense if rather full."""
+    if 2 * len(weights) + n < _FULL * n * n:
+        return WeightedMatrix.normalized(edges, weights, n)
+    upper = torch.zeros(n, n, dtype=weights.dtype, device=weights.device).index_put((edges[0], edges[1]), weights)
+    looped = upper + upper.T + torch.eye(n, dtype=weights.dtype, device=weights.device)
+    root = looped.sum(dim=1).rsqrt()
+    return root[:, None] * looped * root
+
+
+# So many numbers are gathered at a time for inner products: what a CPU's cache holds; a GPU wants more.
+_GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
+
+
+def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """(..., m) inner products of row i of one block (..., n, f) and row j of another, for each of m pairs (i, j)."""
+    # Gathering rows from a tensor that lies in memory column by column takes minutes.
+    left, right = left.contiguous(), right.contiguous()
+    step = max(
+        1, (_GATHERED if left.device.type == "cpu" else _GATHERED_ON_GPU) * left.shape[-2] // max(left.numel(), 1)
+    )
+    parts = zip(rows.split(step), columns.split(step), strict=True)  # type: ignore[no-untyped-call]
+    pairs = ((left.index_select(-2, one), right.index_select(-2, other)) for one, other in parts)
+    return torch.cat([(one * other).sum(dim=-1) for one, other in pairs], dim=-1)
+
+
+class _WeightedProduct(torch.autograd.Function):
+    """A product with a symmetric matrix, whose gradient reaches block and entries."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: WeightedMatrix, values: Tensor, block: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        ctx.save_for_backward(values, block)
+        return _compressed(matrix, values, len(block)).product(block)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        matrix, (values, block) = ctx.matrix, ctx.saved_tensors
+        to_block = _compressed(matrix, values, len(block)).product(gradient) if ctx.needs_input_grad[2] else None
+        to_values = None
+        if ctx.needs_input_grad[1]:
+            to_values = pair_products(matrix.rows, matrix.columns, gradient, block)
+        return None, to_values, to_block
+
+
+def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> Rows:
+    return Rows(matrix._starts, matrix.columns, values.detach(), width)

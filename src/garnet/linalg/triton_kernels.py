@@ -1,0 +1,143 @@
+"""The kernels of `garnet.linalg.triton_ops`, in Triton, which is imported here and nowhere else."""
+
+import triton
+import triton.language as tl
+
+
+# What changes from call to call is no reason to compile again.
+@triton.jit(do_not_specialize=["row", "first", "end"])
+def emit(
+    halves, squares, bounds, tile_start, tile_stop, tile_part, pool_starts, pool_begin, pool_stop, found, away, counts,
+    row, first, end, SCALE: tl.constexpr, WIDTH: tl.constexpr, CAPACITY: tl.constexpr, QUERIES: tl.constexpr,
+    POOL: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Collect, for a tile of queries, the points around it that lie within the bounds.
+
+    The points to search are passed through in tiles; those from the first to the end of them are looked at. The tiles
+    are in one list: of loops over parts and their tiles, Triton 3.6 lost the count that one handed to the next.
+    """
+    # One place in 64 bits for a tile, and steps from there in 32: addresses of every number would fill the registers.
+    tile = tl.program_id(0)
+    part = tl.load(tile_part + tile)
+    origin = tl.load(tile_start + tile)
+    queries = tl.arange(0, QUERIES)
+    pool = tl.arange(0, POOL)
+    depth = tl.arange(0, DEPTH)
+    left_steps = queries[:, None] * (2 * WIDTH) + depth[None, :]
+    right_steps = pool[None, :] * (2 * WIDTH) + depth[:, None]
+    mine = halves + origin.to(tl.int64) * (2 * WIDTH)
+    kept = (origin - row).to(tl.int64) * CAPACITY
+    real = queries < tl.load(tile_stop + tile) - origin
+    square = tl.load(squares + origin + queries, mask=real, other=0.0)
+    twice = 2 * tl.sqrt(square) / SCALE
+    bound = tl.load(bounds + (origin - row) + queries, mask=real, other=-float("inf"))
+    count = tl.zeros((QUERIES,), dtype=tl.int32)
+    pools = tl.load(pool_starts + part)
+    last = tl.minimum(pools + end, tl.load(pool_starts + part + 1))
+    for ordinal in range(pools + first, last):
+        if tl.min(tl.where(real, count, CAPACITY), axis=0) < CAPACITY:
+            start = tl.load(pool_begin + ordinal)
+            there = pool < tl.load(pool_stop + ordinal) - start
+            theirs = halves + start.to(tl.int64) * (2 * WIDTH)
+            product = tl.zeros((QUERIES, POOL), dtype=tl.float32)
+            # Rest times leading half, leading half times rest, then both leading halves: the small terms first.
+            for at in range(0, 3 * WIDTH, DEPTH):
+                my_at = tl.where(at < 2 * WIDTH, at, at - WIDTH)
+                their_at = tl.where(at < WIDTH, at + WIDTH, at - WIDTH)
+                left = tl.load(mine + my_at + left_steps, mask=real[:, None], other=0.0)
+                right = tl.load(theirs + their_at + right_steps, mask=there[None, :], other=0.0)
+                product = tl.dot(left, right, product)
+            # Not a number where there is no point: no comparison holds.
+            their_square = tl.load(squares + start + pool, mask=there, other=float("nan"))
+            their_length = tl.sqrt(their_square) / SCALE
+            apart = square[:, None] + their_square[None, :] - product * twice[:, None] * their_length[None, :]
+            hit = (apart <= bound[:, None]) & (queries[:, None] + (origin - start) != pool[None, :])
+            number = hit.to(tl.int32)
+            if tl.max(tl.max(number, axis=1), axis=0) > 0:
+                place = count[:, None] + tl.cumsum(number, axis=1) - 1
+                fits = hit & (place < CAPACITY)
+                names = tl.broadcast_to((start + pool)[None, :], (QUERIES, POOL))
+                tl.store(found + kept + queries[:, None] * CAPACITY + place, names, mask=fits)
+                tl.store(away + kept + queries[:, None] * CAPACITY + place, apart, mask=fits)
+                count += tl.sum(number, axis=1)
+    tl.store(counts + (origin - row) + queries, count, mask=real)
+
+
+@triton.jit(do_not_specialize=["row"])
+def measure(points, found, away, row, width, COUNT: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr):
+    """The squared distances of the points that a row has collected, as many as it has; infinite where there is none."""
+    here = tl.program_id(0).to(tl.int64)
+    mine = points + (here + row) * width
+    depth = tl.arange(0, DEPTH)
+    for start in range(0, COUNT, SOME):
+        places = start + tl.arange(0, SOME)
+        total = tl.zeros((SOME,), dtype=tl.float32)
+        theirs = tl.load(found + here * COUNT + places, mask=places < COUNT, other=-1).to(tl.int64)
+        real = theirs >= 0
+        for at in range(0, width, DEPTH):
+            inside = at + depth < width
+            left = tl.load(mine + at + depth, mask=inside, other=0.0)
+            right = tl.load(
+                points + theirs[:, None] * width + (at + depth)[None, :],
+                mask=real[:, None] & inside[None, :],
+                other=0.0,
+            )
+            apart = left[None, :] - right
+            total += tl.sum(apart * apart, axis=1)
+        tl.store(away + here * COUNT + places, tl.where(real, total, float("inf")), mask=places < COUNT)
+
+
+@triton.jit(do_not_specialize=["edges"])
+def compare(
+    left, right, first, second, result, edges, width,
+    DISTANCE: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """For each edge the squared distance of two rows, or their inner product."""
+    places = tl.program_id(0).to(tl.int64) * SOME + tl.arange(0, SOME)
+    real = places < edges
+    mine = left + tl.load(first + places, mask=real, other=0)[:, None] * width
+    theirs = right + tl.load(second + places, mask=real, other=0)[:, None] * width
+    depth = tl.arange(0, DEPTH)
+    total = tl.zeros((SOME,), dtype=tl.float32)
+    for at in range(0, width, DEPTH):
+        inside = real[:, None] & (at + depth < width)[None, :]
+        one = tl.load(mine + (at + depth)[None, :], mask=inside, other=0.0)
+        other = tl.load(theirs + (at + depth)[None, :], mask=inside, other=0.0)
+        if DISTANCE:
+            total += tl.sum((one - other) * (one - other), axis=1)
+        else:
+            total += tl.sum(one * other, axis=1)
+    tl.store(result + places, total, mask=real)
+
+
+@triton.jit(do_not_specialize=["slope", "shift"])
+def multiply(
+    starts, columns, values, rows, block, minus, result, width, slope, shift,
+    SHIFT: tl.constexpr, MINUS: tl.constexpr, SOME: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Some rows of slope A X - shift X - M, a row and some columns at a time."""
+    row = tl.load(rows + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    at = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    inside = at < width
+    here = row * width + at
+    # What is read before it is needed is not waited for: what to subtract, and the entries after the next.
+    less = tl.zeros((WIDTH,), dtype=tl.float32)
+    if SHIFT:
+        less += shift * tl.load(block + here, mask=inside, other=0.0)
+    if MINUS:
+        less += tl.load(minus + here, mask=inside, other=0.0)
+    some = tl.arange(0, SOME)
+    names = tl.load(columns + begin + some, mask=begin + some < end, other=0).to(tl.int64)
+    factors = tl.load(values + begin + some, mask=begin + some < end, other=0.0)
+    total = tl.zeros((SOME, WIDTH), dtype=tl.float32)
+    for start in range(begin, end, SOME):
+        real = start + some < end
+        theirs = tl.load(block + names[:, None] * width + at[None, :], mask=real[:, None] & inside[None, :], other=0.0)
+        places = start + SOME + some
+        next_names = tl.load(columns + places, mask=places < end, other=0).to(tl.int64)
+        next_factors = tl.load(values + places, mask=places < end, other=0.0)
+        total += theirs * factors[:, None]
+        names, factors = next_names, next_factors
+    tl.store(result + here, slope * tl.sum(total, axis=0) - less, mask=inside)

@@ -1,0 +1,247 @@
+"""The three things that a GPU spends its time with, by kernels that read and write no more than is wanted of them.
+
+Neighbours: a matrix of distances between a cell and the cells around it is a hundred times larger than what is wanted
+of it. Here distances are compared in registers with a bound, the k-th distance of the few hundred points that are met
+first, and only points within go out. A number is the sum of two in half precision, so that three products on tensor
+cores come as near as one in single precision; what is left of them in the end is measured again.
+
+Products of a sparse matrix: the rows of the block that are gathered, not the matrix, are most of the traffic. A warp
+has a row of the matrix to itself, and asks for its next entries before it has worked on the last.
+
+Scores of edges: two rows of the embedding are read, and one number is written.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from garnet.linalg.sparse import Rows
+
+_QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
+_WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their way from memory
+_CAPACITY = 512  # points that a row may collect in a round
+_SPARE = 14  # points beyond the k-th that are measured again
+_SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
+_AGAIN = 4  # times that rows which are full try again
+_ROWS = 1 << 18  # points that are searched for at a time
+_EDGES = 16  # that are compared side by side
+_GROWTH = 6  # times as many points as so far are passed through with a bound, before a better one is taken
+_GATHERED, _COLUMNS = 512, 128  # numbers of a block that are gathered at once, and columns of these at most
+_LONG = 1024  # entries of a row that several warps share
+
+
+def usable(points: Tensor) -> bool:
+    """Whether these kernels run on such points: in float32, on a CUDA device with Triton or in Triton's interpreter."""
+    place = points.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    return place and points.dtype == torch.float32 and _compiles(points.device)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Whether Triton is there and makes a kernel for the device: it may lack a compiler, or know no such card."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        two = torch.eye(2, device=device)
+        apart = compared(two, two, torch.tensor([[0], [1]], device=device), distance=True)
+        return float(apart) == 2.0
+    except Exception:
+        return False
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Where kernels are launched: Triton takes the current device, wherever its arguments are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The k nearest other points of each within `probes` parts around its own.
+
+    Args:
+        points: (n, d) float32, part after part.
+        sizes: (parts,) how many points each part has.
+        ranked: (parts, m) the parts to search for the neighbours of each, itself leading.
+        k: neighbours of each.
+        probes: parts to search, at most m.
+
+    Returns:
+        Squared distances and places among the points, (n, k) each, nearest first; and which rows, (n,), can be relied
+        on: one whose parts have fewer points than k, or far more near ones than there was room for, can not.
+    """
+    near = _Near(points, sizes, ranked, k, probes)
+    with _on(points.device):
+        away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
+    return torch.cat(away), torch.cat(found), torch.cat(sure)
+
+
+def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> Tensor:
+    """Of row i of one matrix and row j of another, for each edge (i, j), the squared distance or the inner product.
+
+    Args:
+        left: (n, d) float32.
+        right: (n, d) float32.
+        edges: (2, m) int64.
+        distance: which of both.
+    """
+    from garnet.linalg.triton_kernels import compare
+
+    first, second = edges.contiguous()
+    result = left.new_empty(edges.shape[1])
+    if not len(result):
+        return result
+    with _on(left.device):
+        compare[(-(-len(result) // _EDGES),)](
+            left.contiguous(), right.contiguous(), first, second, result, len(result), left.shape[1],
+            DISTANCE=distance, SOME=_EDGES, DEPTH=128, num_warps=4,
+        )  # fmt: skip
+    return result
+
+
+class Multiplier:
+    """A sparse matrix, ready for products with blocks of columns; see `Space.product`.
+
+    Args:
+        rows: the matrix, in float32.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        # A row that has thousands of entries would be waited for: several warps share it.
+        long = rows.starts.diff() > _LONG
+        self._shared = tuple((which.nonzero()[:, 0].int(), warps) for which, warps in ((long, 8), (~long, 1)))
+
+    def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None) -> Tensor:
+        """Slope A X - shift X - minus."""
+        from garnet.linalg.triton_kernels import multiply
+
+        block, width = block.contiguous(), block.shape[1]
+        columns = min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
+        entries = min(_GATHERED // columns, 32)
+        result = torch.empty_like(block)
+        with _on(block.device):
+            for rows, warps in self._shared:
+                if not len(rows):
+                    continue
+                multiply[(len(rows), -(-width // columns))](
+                    self._rows.starts, self._rows.columns, self._rows.values, rows, block,
+                    block if minus is None else minus.contiguous(), result, width, slope, shift,
+                    SHIFT=shift != 0.0, MINUS=minus is not None, SOME=entries * warps, WIDTH=columns, num_warps=warps,
+                )  # fmt: skip
+        return result
+
+
+class _Near:
+    """The points as the kernels want them, and the rounds in which they run."""
+
+    def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
+        self._points, self._k = points.contiguous(), k
+        self._squares = points.square().sum(dim=1)
+        n, d = points.shape
+        self._width = -(-d // _DEPTH) * _DEPTH
+        self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
+        scales = torch.where(self._squares > 0, _SCALE * self._squares.rsqrt(), 0.0)
+        for start in range(0, n, _ROWS):
+            some = slice(start, start + _ROWS)
+            scaled = points[some] * scales[some, None]
+            self._halves[some, 1, :d] = scaled
+            self._halves[some, 0, :d] = scaled - self._halves[some, 1, :d]
+        self._sizes, stops = sizes.tolist(), sizes.cumsum(0)
+        starts = stops - sizes
+        part, self._tile_start = _tiles(sizes, starts, torch.arange(len(sizes), device=points.device), _QUERIES)
+        self._tile_part, self._tile_stop = part.int(), stops[part].int()
+        self._tiles = torch.bincount(part, minlength=len(sizes)).tolist()
+        around = ranked[:, :probes]
+        part, self._pool_begin = _tiles(sizes, starts, around.flatten(), _POOL)
+        self._pool_stop = stops[part].int()
+        pools = ((sizes + _POOL - 1) // _POOL)[around].sum(dim=1)
+        self._pool_starts = torch.cat([pools.new_zeros(1), pools.cumsum(0)]).int()
+        self._most = int(pools.max())
+
+    def pieces(self) -> Iterator[tuple[int, int, int, int]]:
+        """First and last point, first and last tile, of some whole parts at a time."""
+        row = tile = 0
+        rows = tiles = 0
+        for size, count in zip(self._sizes, self._tiles, strict=True):
+            if rows and rows + size > _ROWS:
+                yield row, row + rows, tile, tile + tiles
+                row, tile, rows, tiles = row + rows, tile + tiles, 0, 0
+            rows, tiles = rows + size, tiles + count
+        if rows:
+            yield row, row + rows, tile, tile + tiles
+
+    def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The nearest of some points."""
+        tiles, points = (torch.arange(*span, device=self._points.device) for span in ((tile, last_tile), (row, last)))
+        tile_of = torch.searchsorted(self._tile_start[tiles], points.int(), right=True) - 1
+        away = self._points.new_full((last - row, self._k + _SPARE), torch.inf)
+        found = torch.full(away.shape, -1, dtype=torch.int32, device=away.device)
+        bound, first, end = away[:, 0], 0, _CAPACITY // _POOL
+        lost = torch.zeros_like(bound, dtype=torch.bool)
+        while first < self._most:
+            before = away, found
+            more = self._collected(bound, tiles, row, first, end)
+            away, found, full = self._merged(before, more)
+            bound = away.amax(dim=1)
+            # A row that is full may have missed some, but has a better bound by those that it met.
+            for _ in range(_AGAIN if first else 0):
+                rows = full.nonzero()[:, 0]
+                if not len(rows):
+                    break
+                more = self._collected(bound, tiles[torch.unique(tile_of[rows])], row, first, end)
+                away[rows], found[rows], full[rows] = self._merged(
+                    [part[rows] for part in before], [part[rows] for part in more]
+                )
+                bound[rows] = away[rows].amax(dim=1)
+            if first:  # before, every point had room
+                lost |= full
+            first, end = end, _GROWTH * end
+        away, found = self._measured(found, row)
+        return away, found.long(), away[:, -1].isfinite() & ~lost
+
+    def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Squared distances, places and number of the points within a bound, for the rows of some tiles."""
+        from garnet.linalg.triton_kernels import emit
+
+        away = bound.new_full((len(bound), _CAPACITY), torch.inf)
+        found = torch.full_like(away, -1, dtype=torch.int32)
+        counts = torch.zeros_like(bound, dtype=torch.int32)
+        emit[(len(tiles),)](
+            self._halves, self._squares, bound.contiguous(), self._tile_start[tiles], self._tile_stop[tiles],
+            self._tile_part[tiles], self._pool_starts, self._pool_begin, self._pool_stop, found, away, counts, row,
+            first, end, SCALE=_SCALE, WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
+            DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
+        )  # fmt: skip
+        return away, found, counts
+
+    def _merged(self, best: Sequence[Tensor], more: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The nearest so far, those just met among them, and which rows are full."""
+        away, found = torch.cat([best[0], more[0]], dim=1), torch.cat([best[1], more[1]], dim=1)
+        away, at = away.topk(self._k + _SPARE, dim=1, largest=False, sorted=False)
+        return away, found.gather(1, at), more[2] >= _CAPACITY
+
+    def _measured(self, found: Tensor, row: int) -> tuple[Tensor, Tensor]:
+        """The nearest k of some points, by distances in single precision."""
+        from garnet.linalg.triton_kernels import measure
+
+        away = self._points.new_empty(found.shape)
+        measure[(len(found),)](
+            self._points, found, away, row, self._points.shape[1], COUNT=found.shape[1], SOME=16, DEPTH=128,
+            num_warps=4,
+        )  # fmt: skip
+        away, at = away.topk(self._k, dim=1, largest=False)
+        return away, found.gather(1, at)
+
+
+def _tiles(sizes: Tensor, starts: Tensor, parts: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The tiles of some parts, one part after the other: the part of each, and where it begins."""
+    counts = (sizes[parts] + width - 1) // width
+    part, first = (each.repeat_interleave(counts) for each in (parts, counts.cumsum(0) - counts))
+    ordinal = torch.arange(len(part), device=sizes.device) - first
+    return part, (starts[part] + ordinal * width).int()

@@ -1,0 +1,190 @@
+"""Nearest-neighbour search, and the base graph G_base that it gives (section 3.2 of the paper)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from garnet.errors import MissingExtra, ParameterError, RecallWarning, brief
+from garnet.graph.edges import pairs
+from garnet.neighbors.cell_index import Layout, probes_needed
+from garnet.neighbors.distances import nearest_in_pool
+from garnet.neighbors.quantizer import fit_quantiser
+from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
+
+EXACT_UP_TO = 50_000
+_EXACT_ON_GPU = 300_000
+_SMALLEST_CELL, _LARGEST_CELL, _MORE_ON_GPU = 128, 4, 8
+_TRAINING = 24
+
+
+class Neighbors(Protocol):
+    """Anything that finds the k nearest other points, in Euclidean distance, of each point."""
+
+    def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
+        """Indices, shape (n, k) int64, nearest first, of the neighbours of the (n, d) points."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Every pair compared, in tiles of one matrix product and one top-k each; on CPU or CUDA."""
+
+    def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
+        """See `Neighbors`."""
+        return _search(_centred(points), torch.arange(len(points), device=points.device), k)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Points fall into cells; the points of a cell are compared with those of the cells around it, all at once.
+
+    How many cells must be probed is not guessed: a sample is searched exactly, and tells where neighbours lie.
+
+    Attributes:
+        recall: share of the true neighbours to find.
+        size: points in a cell, about; None is sqrt(n) / 5, at least 128, or eight times as many on a GPU.
+        max_probes: cells to search for the neighbours of a cell, at most.
+        sample: points whose true neighbours are looked up.
+    """
+
+    recall: ShareAboveZero = 0.95
+    size: Count | None = None
+    max_probes: Count = 256
+    sample: Count = 400
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
+        """See `Neighbors`."""
+        return self.search(points, k, seed=seed)[1]
+
+    def search(self, points: Tensor, k: int, *, seed: int) -> tuple[Tensor, Tensor]:
+        """Squared distances and indices of the neighbours, (n, k) each, nearest first."""
+        n = len(points)
+        size = self.size or max(_SMALLEST_CELL, round(n**0.5 / 5)) * (_MORE_ON_GPU if points.is_cuda else 1)
+        points = _centred(points)
+        if n <= max(8 * size, 2 * k):
+            return _search(points, torch.arange(n, device=points.device), k)
+        shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(points.device)
+        sample = points[shuffled[: _TRAINING * n // size]]
+        quantiser = fit_quantiser(sample, n // size, seed=seed, reach=self.max_probes)
+        layout = Layout.of(quantiser, quantiser.assign(points), largest=_LARGEST_CELL * size, reach=self.max_probes)
+        some = shuffled[-self.sample :]  # not those that the cells were made for
+        truth = _search(points, some, k)[1]
+        probes, reached = probes_needed(layout.ranked[layout.part[some]], layout.part[truth], self.recall)
+        if reached < self.recall - 1e-6:
+            warnings.warn(
+                f"The search 'Cells' finds about {reached:.3f} of the neighbours with {probes} probes, less than "
+                f"recall={self.recall}; raise max_probes, or use neighbors='exact'.",
+                RecallWarning,
+                stacklevel=3,
+            )
+        return layout.search(points, k, probes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ivf:
+    """The inverted file of faiss, on CPU.
+
+    Attributes:
+        cells: number of inverted lists; None is about 2.5 sqrt(n).
+        probes: lists searched for each query.
+    """
+
+    cells: Count | None = None
+    probes: Count = 16
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
+        """See `Neighbors`."""
+        try:
+            import faiss
+        except ImportError as error:
+            raise MissingExtra("faiss", "The search 'Ivf'", "faiss-cpu") from error
+        data = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32)
+        n, dimension = data.shape
+        cells = min(self.cells or round(2.5 * n**0.5), max(1, n // 40))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimension), dimension, cells)
+        index.cp.seed = seed % (1 << 31) or 1
+        index.train(data)
+        index.add(data)
+        index.nprobe = min(self.probes, cells)
+        _, found = index.search(data, k + 1)
+        while (found < 0).any() and index.nprobe < cells:
+            index.nprobe = min(4 * index.nprobe, cells)
+            _, found = index.search(data, k + 1)
+        others = found != np.arange(n)[:, None]
+        others &= np.cumsum(others, axis=1) <= k
+        return torch.from_numpy(found[others].reshape(n, k)).to(points.device)
+
+
+_SEARCHES: dict[str, type[Exact] | type[Cells] | type[Ivf]] = {"exact": Exact, "cells": Cells, "ivf": Ivf}
+
+
+def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
+    """Exact search up to 50,000 points, or 300,000 on a GPU, where it takes a second; cells above."""
+    return Exact() if n <= (EXACT_UP_TO if torch.device(device).type == "cpu" else _EXACT_ON_GPU) else Cells()
+
+
+def named_search(name: str) -> Neighbors:
+    """The search of a name, with its defaults: `exact`, `cells` or `ivf`."""
+    if not issubclass(type(name), str) or name not in _SEARCHES:
+        raise ParameterError(f"There is no neighbour search {brief(name)}; choose one of {', '.join(_SEARCHES)}.")
+    return _SEARCHES[name]()
+
+
+def _search_or_name(value: Any) -> str | None:
+    named = issubclass(type(value), str) and value in _SEARCHES
+    # A class is callable, too, but is no search: its parentheses were forgotten.
+    fine = named or (callable(value) and not issubclass(type(value), type))
+    return None if fine else f"one of {', '.join(map(repr, _SEARCHES))} or a search"
+
+
+Search = Annotated[Neighbors | str, Rule(_search_or_name)]
+"""A search, or the name of one."""
+
+
+def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:
+    """The undirected edges that join each point to its neighbours, or a neighbour to it; shape (2, m).
+
+    Args:
+        neighbors: (n, k) indices.
+        nodes: (n,) node number of each point; None is 0 .. n-1.
+    """
+    n, k = neighbors.shape
+    sources = torch.arange(n, device=neighbors.device).repeat_interleave(k)
+    targets = neighbors.reshape(-1)
+    if nodes is not None:
+        sources, targets = nodes[sources], nodes[targets]
+    span = n if nodes is None else int(nodes.max()) + 1
+    return pairs(sources, targets, span)
+
+
+def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:
+    """Share of the true nearest neighbours of a random sample of points that a search has found."""
+    generator = torch.Generator().manual_seed(seed)
+    some = torch.randperm(len(points), generator=generator)[:sample].to(points.device)
+    return _overlap(_search(_centred(points), some, neighbors.shape[1])[1], neighbors[some])
+
+
+def _centred(points: Tensor) -> Tensor:
+    """The points about their mean: far from the origin, squares would drown the differences in float32."""
+    return (points - points.mean(dim=0)).contiguous()
+
+
+def _overlap(truth: Tensor, found: Tensor) -> float:
+    """Share of the entries of each row of `truth` that the same row of `found` has."""
+    return float((truth[:, :, None] == found[:, None, :]).any(dim=2).float().mean())
+
+
+def _search(points: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Squared distances and indices of the k nearest of all points to each query, exactly."""
+    return nearest_in_pool(points[queries], queries, points, torch.arange(len(points), device=points.device), k)

@@ -1,0 +1,309 @@
+"""A stream of edges becomes a tiled graph, through files on disk, within a bound on memory."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.graph.graph import Graph
+from garnet.io.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph
+from garnet.io.failures import writing
+from garnet.io.identity import digest_of
+from garnet.io.marker import is_exchanging
+from garnet.io.publish import publish_folder
+from garnet.io.removal import remove
+from garnet.io.scratch import Scratch
+from garnet.io.sources import open_source
+from garnet.io.targets import require_folder
+from garnet.places.delivery import describe, require_free
+from garnet.places.edge_sort import Counter, Spool
+from garnet.places.resume import identity
+from garnet.places.tile_writer import finish, write_features, write_strip
+from garnet.places.tiles import MANIFEST, Rows, TiledGraph
+
+if TYPE_CHECKING:
+    from garnet.purify.result import Progress
+
+_UNFINISHED = "unfinished"
+# What NumPy, SciPy and torch take before any graph is there, and what is held of each node and each pair of a chunk.
+_BASELINE = 300 << 20
+_BYTES_A_NODE = 80
+_BYTES_A_PAIR = 200
+# What is held of each pair of a strip while that is sorted, without and with weights.
+_BYTES_A_RECORD, _BYTES_A_WEIGHTED_RECORD = 28, 44
+_STRIP_SHARE = 4
+_LARGEST_CHUNK = 1 << 20
+_MOST = 2**31 - 1
+
+
+def build_tiles(
+    source: str | Path | Graph,
+    folder: str | Path,
+    *,
+    memory: int,
+    parts: int | Callable[[int, int], int] | None = None,
+    symmetrize: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> TiledGraph:
+    """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
+
+    The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
+    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being. The
+    folder appears when it is complete.
+
+    Args:
+        source: what `open_source` reads.
+        folder: where the tiles shall be; new or empty.
+        memory: bytes that this process may hold at most, libraries included. Some numbers a node must fit in it.
+        parts: cut the nodes into at least so many parts, a number or a function of the numbers of nodes and of edges;
+            more where a strip would not fit in a quarter of the memory.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+        overwrite: replace an older tiled graph in the folder.
+        progress: called with the name of each stage as it begins.
+
+    Raises:
+        GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
+        GarnetError: the folder is not free, the memory is too small for this graph, or the disk is full.
+    """
+    inputs = [] if isinstance(source, Graph) else [Path(source)]
+    output = require_folder(Path(folder), inputs=inputs)
+    key = {"source": digest_of({"source": identity(source, output)}), "memory": memory, "symmetrize": symmetrize}
+    with Scratch.claim(output, key={**key, "parts": parts if isinstance(parts, int) else None}) as scratch:
+        staged, note = scratch.folder / "graph", scratch.folder / "stage-old.json"
+        try:
+            with writing(output):
+                if not is_exchanging(scratch.folder):
+                    old = require_free(output, overwrite=overwrite)
+                    lay_tiles(source, staged, memory=memory, parts=parts, symmetrize=symmetrize, progress=progress)
+                    describe(staged, output, "", {})
+                    note.write_text(json.dumps([] if old is None else sorted(old.files)))
+                publish_folder(staged, output, old=json.loads(note.read_bytes()), last=MANIFEST)
+        except BaseException:
+            scratch.remove()
+            raise
+    return TiledGraph.open(output)
+
+
+def lay_tiles(
+    source: str | Path | Graph,
+    folder: Path,
+    *,
+    memory: int,
+    parts: int | Callable[[int, int], int] | None = None,
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> TiledGraph:
+    """Cut a graph into tiles in the directory of a run; see `build_tiles`.
+
+    Args:
+        source: what `open_source` reads.
+        folder: where the tiles shall be; what an earlier run left of it is removed.
+        memory: bytes that this process may hold at most.
+        parts: cut the nodes into at least so many parts.
+        symmetrize: accept a directed graph.
+        progress: called with the name of each stage as it begins.
+    """
+    if isinstance(parts, int) and parts < 1:
+        raise ParameterError(f"The 'parts' parameter of build_tiles must be an integer >= 1. Got {parts} instead.")
+    opened = open_source(source)
+    say = progress or (lambda stage: None)
+    with writing(folder):
+        remove(folder)
+        folder.mkdir()
+        spool = Spool(folder / _UNFINISHED, chunk=max(1, min(_LARGEST_CHUNK, memory >> 11)))
+    try:
+        say("read edges")
+        nodes, counts = _read(opened, spool, memory)
+        if callable(parts):
+            parts = parts(len(counts), int(counts.sum()) // 2)
+        bounds = _bounds(counts, spool.weighted, memory, parts, opened.features)
+        say("distribute edges")
+        names = nodes.names if opened.nodes is None else None
+        for chunk in spool.chunks():
+            _distribute(chunk, names, bounds, spool)
+        say("sort strips")
+        directions = [_sort_strip(spool, folder, i, bounds) for i in range(len(bounds) - 1)]
+        with opened.reading():
+            _require_undirected(directions, symmetrize, opened.one_row_an_edge)
+        checks: list[int] = []
+        if opened.features is not None:
+            say("copy features")
+            checks = _copy_features(opened.features, folder, bounds, spool.chunk)
+        return finish(
+            folder,
+            bounds,
+            feature_width=None if opened.features is None else opened.features.width,
+            sparse_features=opened.features is not None and opened.features.sparse,
+            feature_checks=checks,
+            labels=nodes.labels,
+            split=nodes.split,
+            names=nodes.names,
+        )
+    finally:
+        spool.remove()
+
+
+def _read(source: EdgeSource, spool: Spool, memory: int) -> tuple[Graph, NDArray[np.int64]]:
+    """Copy all pairs but loops and those of weight zero to disk; the nodes, and how many pairs each is an end of."""
+    counter = Counter(None if source.nodes is None else source.nodes.num_nodes)
+    _require_room(counter.num_nodes, memory)
+    for heads, tails, weights in source.edges(spool.chunk):
+        proper = heads != tails
+        if weights is not None:
+            proper &= weights > 0
+        counter.add(heads, tails, proper)
+        _require_room(counter.num_nodes, memory)
+        spool.add(heads[proper], tails[proper], None if weights is None else weights[proper])
+    names, counts = counter.result()
+    with source.reading():
+        return bare_graph(len(counts), names=names) if source.nodes is None else source.nodes, counts
+
+
+def _require_room(n: int, memory: int) -> None:
+    if n > _MOST:
+        raise GraphError(f"A graph of {n} nodes is too large: tiles number them in 32 bits, up to {_MOST}.")
+    fixed = _BASELINE + n * _BYTES_A_NODE
+    free = 1 - 1 / _STRIP_SHARE - _BYTES_A_PAIR / 2048
+    if fixed > memory * free:
+        least = fixed / free / 1e9
+        raise GarnetError(
+            f"A memory of {memory / 1e9:.3g} GB is too small for a graph of {n} nodes; give {least:.2f} GB at least."
+        )
+
+
+def _bounds(
+    counts: NDArray[np.int64], weighted: bool, memory: int, parts: int | None, features: FeatureRows | None
+) -> tuple[int, ...]:
+    """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for one node."""
+    n, total, share = len(counts), int(counts.sum()), memory // _STRIP_SHARE
+    if not n:
+        return (0, 0)
+    most = min(_MOST, share // (_BYTES_A_WEIGHTED_RECORD if weighted else _BYTES_A_RECORD))
+    if counts.max() > most:
+        raise GarnetError(
+            f"A memory of {memory / 1e9:.3g} GB is too small: node {counts.argmax()} has {counts.max()} pairs, and "
+            f"it can sort {most} at a time."
+        )
+    rows = 2 * features.nbytes / share if features is not None else 0
+    wanted = min(n, max(parts or 1, math.ceil(total / most), math.ceil(rows)))
+    pairs = np.concatenate([[0], np.cumsum(counts)])
+    cost = pairs / max(1, total) + np.arange(n + 1) / n
+    while True:
+        steps = np.arange(wanted + 1)
+        cuts = np.searchsorted(cost, cost[-1] * steps / wanted)
+        # No part is empty, however the shares fall.
+        cuts = np.minimum(np.maximum.accumulate(cuts - steps) + steps, n - steps[::-1])
+        cuts[0] = 0
+        if wanted == n or np.diff(pairs[cuts]).max() <= most:
+            return tuple(cuts.tolist())
+        wanted = min(n, wanted + max(1, wanted // 4))
+
+
+def _distribute(chunk: Chunk, names: NDArray[Any] | None, bounds: tuple[int, ...], spool: Spool) -> None:
+    """Add both directions of each pair to the strips of their rows; a record is row, column, and if it was reversed."""
+    heads, tails, weights = chunk
+    if names is not None:
+        heads, tails = np.searchsorted(names, heads), np.searchsorted(names, tails)
+    bits = _column_bits(bounds)
+    rows = np.concatenate([heads, tails])
+    strips = np.searchsorted(bounds[1:-1], rows, side="right").astype(np.min_scalar_type(len(bounds)))
+    records = (rows - np.array(bounds)[strips]) << bits
+    records |= np.concatenate([tails, heads])
+    records <<= 1
+    records[len(heads) :] |= 1
+    order = np.argsort(strips, kind="stable")
+    ends = np.cumsum(np.bincount(strips, minlength=len(bounds) - 1))[:-1]
+    if spool.weighted:
+        weights = np.ones(len(heads), np.float32) if weights is None else weights
+        for i, part in enumerate(np.split(np.concatenate([weights, weights])[order], ends)):
+            spool.append(f"weights-{i}", part)
+    for i, part in enumerate(np.split(records[order], ends)):
+        spool.append(f"records-{i}", part)
+
+
+def _sort_strip(spool: Spool, folder: Path, i: int, bounds: tuple[int, ...]) -> tuple[int, int, bool]:
+    """Write one strip; how many ordered pairs it was given, how many without their reverse, and if weights differ.
+
+    The weight of an edge is the largest that was given for it in either direction.
+    """
+    records, weights = spool.take(f"records-{i}", np.int64), None
+    if spool.weighted:
+        weights = spool.take(f"weights-{i}", np.float32)
+        order = np.argsort(records)
+        records = records[order]
+        weights = weights[order]
+        del order
+    else:
+        records.sort()
+    reverse = (records & 1).astype(bool)
+    records >>= 1
+    first = np.append(True, records[1:] != records[:-1])[: len(records)]
+    given, returned = ~reverse[first], reverse[np.append(first[1:], True)[: len(records)]]
+    differ = False
+    if weights is not None:
+        groups = np.flatnonzero(first)
+        there = np.maximum.reduceat(np.where(reverse, 0, weights), groups) if len(groups) else weights
+        back = np.maximum.reduceat(np.where(reverse, weights, 0), groups) if len(groups) else weights
+        both = given & returned
+        differ = not np.allclose(there[both], back[both], rtol=1e-5, atol=0)
+        weights = np.maximum(there, back)
+    del reverse
+    records = records[first]
+    bits = _column_bits(bounds)
+    starts = np.searchsorted(records, np.arange(bounds[i + 1] - bounds[i] + 1) << bits)
+    columns = (records & ((1 << bits) - 1)).astype(np.int32)
+    del records, first
+    write_strip(folder, i, bounds, starts, columns, weights)
+    return int(given.sum()), int((given & ~returned).sum()), differ
+
+
+def _require_undirected(strips: list[tuple[int, int, bool]], symmetrize: bool, one_row_an_edge: bool) -> None:
+    """The rule of `build_adjacency`, and of lists of edges."""
+    pairs, one_way = sum(strip[0] for strip in strips), sum(strip[1] for strip in strips)
+    if symmetrize or (one_row_an_edge and one_way == pairs):
+        return
+    trouble = f"{one_way} of its {pairs} edges have no reverse edge" if one_way else ""
+    if not one_way and any(strip[2] for strip in strips):
+        trouble = "some edges and their reverse have different weights"
+    if trouble:
+        raise GraphError(
+            f"The graph is directed: {trouble}. Symmetrize it (symmetrize=True, or --symmetrize) to keep every edge in "
+            "both directions."
+        )
+
+
+def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> list[int]:
+    """Write the features of every part; the checksums of their files."""
+    if not bounds[-1]:
+        empty = np.zeros((0, features.width), np.float32)
+        return [write_features(folder, 0, [sp.csr_array(empty) if features.sparse else empty])]
+    groups = groupby(_cut(features.rows(at_once), bounds), key=lambda piece: piece[0])
+    return [write_features(folder, i, (rows for _, rows in group)) for i, group in groups]
+
+
+def _cut(pieces: Iterator[Rows], bounds: tuple[int, ...]) -> Iterator[tuple[int, Rows]]:
+    """The pieces, cut where a part ends, each with the number of its part."""
+    part = begin = 0
+    for piece in pieces:
+        end = begin + piece.shape[0]
+        here = begin
+        while here < end:
+            stop = min(end, bounds[part + 1])
+            yield part, piece[here - begin : stop - begin]
+            here = stop
+            part += here == bounds[part + 1]
+        begin = end
+
+
+def _column_bits(bounds: tuple[int, ...]) -> int:
+    return max(1, (bounds[-1] - 1).bit_length())

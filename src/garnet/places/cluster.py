@@ -1,0 +1,304 @@
+"""Work on a Dask cluster instead of in this process.
+
+A task is a function and the names of files. What is large in it, and the same for many, such as the quantiser or the
+list of the tiles, is scattered once, and workers have it from one another; the scheduler sees neither.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import secrets
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from garnet.errors import GarnetError, MissingExtra, ParameterError
+from garnet.io.removal import remove
+from garnet.places.row_store import Done
+from garnet.places.tiles import TiledGraph
+
+_LARGE = 1 << 18  # bytes of an array from which on it is scattered
+_ATTEMPTS = 5
+_AT_ONCE = 256  # tasks in a message to the scheduler
+_WAIT = 5  # seconds for a scheduler, and for a first worker
+_LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
+_GLANCE, _GLANCES = 0.05, 20  # seconds between two looks at whether the scheduler is there, and how many
+_SPILL = 0.7  # share of its limit from which on a worker moves values to its disk
+_PROCESS = secrets.token_hex(8)  # machines may give the same number to their processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """What the workers of a cluster can do.
+
+    Attributes:
+        threads: tasks that all do at the same time.
+        at_once: tasks that one process does at the same time, at most; several workers may share a process.
+        memory: bytes that every process may hold before its workers find it too much; None where none has a limit.
+    """
+
+    threads: int
+    at_once: int
+    memory: int | None
+
+
+class OnCluster:
+    """Sends every task to a worker and waits for all of them: see `garnet.places.row_store.Run`.
+
+    A task that was on a worker when it was lost is done again by another.
+
+    Args:
+        client: a `distributed.Client`, or the address of a scheduler, such as tcp://10.0.0.1:8786.
+
+    Raises:
+        MissingExtra: Dask is not installed.
+        ParameterError: it is neither, or nobody answers at the address.
+        GarnetError: the cluster has no workers.
+    """
+
+    def __init__(self, client: Any) -> None:
+        try:
+            from distributed import Client
+            from distributed.comm.addressing import get_address_host_port
+        except ImportError as error:
+            raise MissingExtra("distributed", "A cluster", "pygarnet[cluster]") from error
+        if isinstance(client, str):
+            try:
+                if not client.startswith("inproc://"):
+                    # A client that is given what is no address would be left half made.
+                    get_address_host_port(client)
+                client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
+            except (OSError, ValueError) as error:
+                raise ParameterError(
+                    f"The 'cluster' parameter of GARNET is {client!r}, but no Dask scheduler answers there; start one, "
+                    "or correct the address."
+                ) from error
+            weakref.finalize(self, client.close)
+        if not isinstance(client, Client):
+            raise ParameterError(
+                "The 'cluster' parameter of GARNET must be a distributed.Client or the address of a scheduler. Got "
+                f"{client!r} instead."
+            )
+        self._client = client
+        self._address = getattr(client.scheduler, "address", "an unknown address")
+        self._graphs: dict[int, tuple[TiledGraph, Any]] = {}
+        try:
+            client.wait_for_workers(1, timeout=_WAIT)
+        except TimeoutError as error:
+            raise self._alone() from error
+
+    @property
+    def workers(self) -> int:
+        """Workers that are there now."""
+        return len(self._client.ncores())  # type: ignore[no-untyped-call]
+
+    def capacity(self) -> Capacity:
+        """What the workers that are there now can do.
+
+        Raises:
+            GarnetError: there are none.
+        """
+        # The scheduler knows threads and limits too, but not which workers are threads of one process.
+        found = self._client.run(_described).values()
+        if not found:
+            raise self._alone()
+        threads: Counter[str] = Counter()
+        for process, count, _ in found:
+            threads[process] += count
+        # Each worker holds the memory of the whole process against its own limit.
+        limits = [limit for *_, limit in found if limit]
+        return Capacity(
+            threads=threads.total(),
+            at_once=max(threads.values()),
+            memory=int(_SPILL * min(limits)) if limits else None,
+        )
+
+    def require_package(self, package: str, purpose: str, cure: str) -> None:
+        """Refuse workers that lack a package.
+
+        Raises:
+            MissingExtra: one does.
+        """
+        lacking = sorted(worker for worker, found in self._client.run(_has, package).items() if not found)
+        if lacking:
+            raise MissingExtra(package, f"{purpose} that the worker {lacking[0]} writes", cure)
+
+    def require_folder(self, folder: Path) -> None:
+        """Refuse a folder that not all workers see.
+
+        Raises:
+            GarnetError: a worker does not find there what is written here.
+        """
+        token = folder / f"tmp-{secrets.token_hex(8)}"
+        token.touch()
+        try:
+            sees = self._client.run(Path.exists, token)
+        finally:
+            remove(token)
+        blind = sorted(worker for worker, found in sees.items() if not found)
+        if blind:
+            raise GarnetError(
+                f"The worker {blind[0]} does not see the folder {folder}; all workers must, under the same path: give "
+                "an 'output' on a disk that they share."
+            )
+
+    def __call__(
+        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
+    ) -> list[Any]:
+        """What the function gives for the arguments of each task, in their order.
+
+        Raises:
+            GarnetError: the scheduler or all workers are lost.
+        """
+        try:
+            return self._done(work, tasks, done)
+        except GarnetError:
+            raise
+        except (OSError, RuntimeError) as error:  # which the client, or a task, may raise
+            if self._answers():
+                raise
+            raise self._lost() from error
+
+    def _done(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], done: Done | None) -> list[Any]:
+        from distributed import CancelledError, KilledWorker
+
+        packed, large = _packed(work, tasks)
+        for _ in range(_ATTEMPTS):
+            try:
+                values = self._scattered(large)
+            except TimeoutError as error:
+                raise self._alone() from error
+            except OSError:  # a worker was lost while it was sent to
+                continue
+            try:
+                futures = self._client.map(
+                    _do, packed, values=values, key=work.__name__, pure=False, batch_size=_AT_ONCE
+                )
+                self._await(futures, done)
+                return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
+            except CancelledError as error:
+                if not self._answers():
+                    raise self._lost() from error
+                # What was scattered went with the last worker that had it.
+                self._graphs.clear()
+            except KilledWorker as error:
+                raise GarnetError(
+                    f"A task was lost with its worker again and again ({error}); give the workers more memory, or say "
+                    "how much they have with memory=."
+                ) from error
+        raise GarnetError(f"The Dask cluster cancelled the same tasks {_ATTEMPTS} times; look at the scheduler's log.")
+
+    def _scattered(self, large: Sequence[Any]) -> list[Any]:
+        """Futures of large values that a worker has; graphs stay there, because they never change."""
+        new = [value for value in large if id(value) not in self._graphs]
+        found = {}
+        if new:
+            # Not to all at once: that waits for ever for a worker that is lost meanwhile. The others ask for it.
+            sent = self._client.scatter(new, hash=False, timeout=_LOOK * _LOOKS)  # type: ignore[no-untyped-call]
+            found = {id(value): future for value, future in zip(new, sent, strict=True)}
+        self._graphs |= {id(value): (value, found[id(value)]) for value in new if isinstance(value, TiledGraph)}
+        known = found | {number: future for number, (_, future) in self._graphs.items()}
+        return [known[id(value)] for value in large]
+
+    def _await(self, futures: Sequence[Any], done: Done | None) -> None:
+        """Wait for all, or for the first that fails, as long as there are workers."""
+        from distributed import as_completed
+
+        # The loop of this client: without it, that of whichever client is the default is taken.
+        left, looks, loop = set(futures), 0, self._client.loop
+        if done is not None:
+            done(0, len(futures))
+        while left:
+            try:
+                for future in as_completed(list(left), loop=loop, timeout=_LOOK):  # type: ignore[no-untyped-call]
+                    if future.status != "finished":
+                        return
+                    left.discard(future)
+                    if done is not None:
+                        done(len(futures) - len(left), len(futures))
+            except TimeoutError:
+                looks = 0 if self.workers else looks + 1
+                if looks >= _LOOKS:
+                    raise self._alone() from None
+
+    def _answers(self) -> bool:
+        """Whether the scheduler is still there; the client may take a moment to notice that it is not."""
+        for _ in range(_GLANCES):
+            if self._client.status != "running":
+                return False
+            time.sleep(_GLANCE)
+        return True
+
+    def _lost(self) -> GarnetError:
+        return GarnetError(
+            f"The Dask scheduler at {self._address} was lost; start it again and repeat this, which goes on from the "
+            "stages that are done."
+        )
+
+    def _alone(self) -> GarnetError:
+        return GarnetError(f"The Dask cluster at {self._address} has no workers; start some, and then repeat this.")
+
+
+def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple[list[bytes], list[Any]]:
+    """Each task as bytes, and the large values of them all, which the bytes only point to."""
+    import cloudpickle
+
+    places: dict[int, int] = {}
+    large: list[Any] = []
+
+    class Packer(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, value: Any) -> int | None:
+            if not isinstance(value, TiledGraph) and _bytes(value) < _LARGE:
+                return None
+            if id(value) not in places:
+                places[id(value)] = len(large)
+                large.append(value)
+            return places[id(value)]
+
+    packed = []
+    for task in tasks:
+        stream = io.BytesIO()
+        Packer(stream).dump((work, task))
+        packed.append(stream.getvalue())
+    return packed, large
+
+
+def _bytes(value: Any) -> int:
+    """What an array would take if it were pickled: a tensor takes all of its storage, however little of it it shows."""
+    if isinstance(value, torch.Tensor):
+        return value.untyped_storage().nbytes()
+    return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, large: Sequence[Any]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._large = large
+
+    def persistent_load(self, place: Any) -> Any:
+        return self._large[place]
+
+
+def _described(dask_worker: Any) -> tuple[str, int, int | None]:
+    """The process that a worker is in, its threads, and the bytes that it may hold, if there is a limit."""
+    return f"{_PROCESS}-{os.getpid()}", dask_worker.state.nthreads, dask_worker.memory_manager.memory_limit
+
+
+def _has(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def _do(packed: bytes, values: Sequence[Any]) -> Any:
+    """What a worker does."""
+    work, task = _Unpacker(packed, values).load()
+    return work(*task)

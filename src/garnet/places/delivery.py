@@ -1,0 +1,123 @@
+"""The folder of a result: whether it is one of ours, and which run made it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from garnet.errors import GarnetError, GraphError
+from garnet.io.atomic import atomic_path
+from garnet.io.removal import remove
+from garnet.io.targets import strangers
+from garnet.places.edge_table import TABLE_MANIFEST, is_table
+from garnet.places.tiles import MANIFEST, VERSION, checksum, json_check
+
+_OURS = re.compile(
+    r"(tile-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
+    r"part-\d{5,}\.parquet"
+)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A result that a folder holds.
+
+    Attributes:
+        files: names of its files, the manifest among them; there may be others in the folder, which are the user's.
+        run: which run made it, 16 hex digits; empty if it is not known.
+        facts: what that run found, as it wrote it down.
+        checks: CRC-32 of each file but the manifest.
+    """
+
+    files: frozenset[str]
+    run: str
+    facts: dict[str, Any]
+    checks: dict[str, int]
+
+
+def manifest_name(output: Path) -> str:
+    """What the manifest is called in a folder of tiles, or of a table."""
+    return TABLE_MANIFEST if is_table(output) else MANIFEST
+
+
+def delivered(output: Path) -> Delivered | None:
+    """The result in a folder; None if there is none of ours, or its manifest is damaged."""
+    name = manifest_name(output)
+    try:
+        manifest = json.loads((output / name).read_bytes())
+        version = manifest.pop("version")
+        if manifest.pop("check") != json_check(manifest) or version != VERSION:
+            return None
+        checks, result = dict(manifest["checks"]), manifest.get("result") or {"run": "", "facts": {}}
+        # A manifest that somebody else made could name files that are not ours to replace.
+        if not all(_OURS.fullmatch(file) for file in checks):
+            return None
+        return Delivered(frozenset({name, *checks}), str(result["run"]), dict(result["facts"]), checks)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def made_by(output: Path, run: str) -> Delivered | None:
+    """The result in a folder, if it is that of this run and every byte is as it was written."""
+    found = delivered(output)
+    if found is None or found.run != run:
+        return None
+    try:
+        same = all(checksum(output / name) == check for name, check in found.checks.items())
+    except GraphError:  # a file is gone
+        return None
+    return found if same else None
+
+
+def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> None:
+    """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
+
+    Args:
+        staged: the folder, in the directory of the run.
+        output: where it will be.
+        run: 16 hex digits.
+        facts: plain values.
+    """
+    file = staged / manifest_name(output)
+    manifest: dict[str, Any] = {}
+    if file.name == MANIFEST:
+        manifest = json.loads(file.read_bytes())
+        del manifest["version"], manifest["check"]
+    else:
+        manifest = {"checks": {part.name: checksum(part) for part in sorted(staged.glob("part-*.parquet"))}}
+    for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
+        remove(strip)
+    manifest["result"] = {"run": run, "facts": facts}
+    with atomic_path(file) as unfinished:
+        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
+
+
+def require_free(output: Path, *, overwrite: bool) -> Delivered | None:
+    """Refuse a folder in which a result may not be laid.
+
+    Args:
+        output: the folder, which need not exist.
+        overwrite: whether an earlier result of ours may be replaced.
+
+    Returns:
+        The earlier result that is to be replaced; None where there is none.
+
+    Raises:
+        GarnetError: it has files of somebody else, or an earlier result that may not be replaced.
+    """
+    if not output.is_dir() or not any(output.iterdir()):
+        return None
+    found = delivered(output)
+    if found is None:
+        raise GarnetError(
+            f"Cannot write into {output}: it holds files that are no result of ours ({strangers(output)}); give a "
+            "folder that is new or empty."
+        )
+    if not overwrite:
+        raise GarnetError(
+            f"{output} holds a finished graph; choose another folder, or replace it with overwrite=True or --overwrite."
+        )
+    return found

@@ -1,0 +1,126 @@
+"""How large a graph is, as far as its file tells without being read."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from garnet.graph.graph import Graph
+from garnet.io.archive import Archive
+from garnet.io.edge_source import EdgeSource
+from garnet.io.ogb import is_ogb, read_size
+from garnet.io.parquet import ParquetList
+from garnet.io.sources import open_source
+from garnet.io.text import reading, unzipping
+from garnet.spectral.spectrum import choose_rank
+
+_SAMPLE = 1 << 22  # bytes of a text that are looked at
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """The size of a graph.
+
+    Attributes:
+        nodes: n.
+        edges: undirected edges, m; with `symmetrize` at most so many.
+        pairs: rows of the list of edges, or entries of the matrix, that are read.
+        features: of a node; 0 without any.
+        feature_bytes: of all of them as tiles keep them.
+        classes: 0 without labels.
+        text: whether the edges are text, which takes longer to read.
+        exact: false where the size of the file is all that tells the numbers of nodes and edges.
+    """
+
+    nodes: int
+    edges: int
+    pairs: int
+    features: int = 0
+    feature_bytes: int = 0
+    classes: int = 0
+    text: bool = False
+    exact: bool = True
+
+
+def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent:
+    """The size of what `open_source` reads, by headers, or for lists of edges by a look at their beginning."""
+    opened = open_source(source)
+    if isinstance(source, Graph):
+        return _extent(opened, source.num_nodes, source.num_edges, source.num_edges)
+    path = Path(source)
+    with reading(path):
+        if is_ogb(path):
+            count = path / "raw" / "num-edge-list.csv.gz"
+            edges = path / "raw" / "edge.csv.gz"
+            pairs, exact = (read_size(count), True) if count.exists() else _rows_of_text(edges)
+            text = True
+        elif path.suffix.lower() == ".npz":
+            pairs, exact, text = _entries(path), True, False
+        elif path.is_dir() or path.suffix.lower() == ".parquet":
+            pairs, exact, text = ParquetList.open(path).num_rows, True, False
+        else:
+            (pairs, exact), text = _rows_of_text(path), True
+    nodes = opened.nodes.num_nodes if opened.nodes is not None else None
+    if nodes is None:
+        nodes, whole = _named_nodes(opened, pairs)
+        exact = exact and whole
+    once = symmetrize or opened.one_row_an_edge
+    return _extent(opened, nodes, pairs if once else pairs // 2, pairs, text=text, exact=exact)
+
+
+def _extent(
+    source: EdgeSource, nodes: int, edges: int, pairs: int, *, text: bool = False, exact: bool = True
+) -> Extent:
+    labels = None if source.nodes is None else source.nodes.labels
+    return Extent(
+        nodes=nodes,
+        edges=edges,
+        pairs=pairs,
+        features=0 if source.features is None else source.features.width,
+        feature_bytes=0 if source.features is None else source.features.nbytes,
+        classes=0 if labels is None else len(np.unique(labels[labels >= 0])),
+        text=text,
+        exact=exact,
+    )
+
+
+def rank_of(rank: int | str | None, extent: Extent) -> int:
+    """The rank that GARNET would take."""
+    labels = np.arange(extent.classes) if extent.classes else None
+    return choose_rank(rank, extent.nodes, labels)  # type: ignore[arg-type]
+
+
+def _entries(path: Path) -> int:
+    """Entries of the adjacency matrix in an .npz file."""
+    with Archive(path) as archive:
+        name = next(name for name in ("adj_indices", "indices", "row") if name in archive)
+        return int(archive.header(name).shape[0])
+
+
+def _rows_of_text(path: Path) -> tuple[int, bool]:
+    """How many lines a text has, by its beginning, and whether that was all of it."""
+    with path.open("rb") as raw:
+        if path.suffix.lower() == ".gz":
+            with unzipping(), gzip.GzipFile(fileobj=raw) as stream:
+                text, more = stream.read(_SAMPLE), bool(stream.read(1))
+        else:
+            text, more = raw.read(_SAMPLE), bool(raw.read(1))
+        share = raw.tell() / path.stat().st_size if more else 1.0
+    return max(1, round(text.count(b"\n") / share)), not more
+
+
+def _named_nodes(source: EdgeSource, pairs: int) -> tuple[int, bool]:
+    """How many nodes have names in a list of edges, by the first of its rows, and whether those were all."""
+    heads, tails, _ = next(source.edges(_ROWS), (np.zeros(0, np.int64), np.zeros(0, np.int64), None))
+    if not len(heads):
+        return 0, True
+    names = np.unique(np.concatenate([heads, tails]))
+    # A text has lines that are no rows, but hardly as many as rows.
+    if 2 * len(heads) > pairs:
+        return len(names), len(heads) < _ROWS
+    # Names are mostly numbers that begin at about 0 and leave few out.
+    return min(int(names[-1]) - int(names[0]) + 1, 2 * pairs), False

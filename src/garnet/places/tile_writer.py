@@ -1,0 +1,239 @@
+"""Writing a tiled graph, one strip of rows after another."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from garnet.errors import GarnetError
+from garnet.graph.graph import Split
+from garnet.io.atomic import atomic_path
+from garnet.io.failures import writing
+from garnet.io.removal import remove
+from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
+
+_AT_ONCE = 1 << 19
+
+
+def write_strip(
+    folder: Path,
+    i: int,
+    bounds: Sequence[int],
+    starts: NDArray[Any],
+    columns: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+) -> None:
+    """Write the tiles (i, 0 .. parts-1) and the degrees of their rows; several processes may, each another strip.
+
+    Args:
+        folder: where the tiled graph shall be; it must exist.
+        i: which part of the nodes the rows are.
+        bounds: see `TiledGraph`.
+        starts: (rows + 1,) where each row begins.
+        columns: (nnz,) nodes, numbered in the whole graph, sorted within each row.
+        weights: (nnz,) positive; None if all are one.
+
+    Raises:
+        GarnetError: a file cannot be written.
+    """
+    if weights is not None and bool((weights == 1).all()):
+        weights = None
+    data = np.ones(len(columns), bool) if weights is None else weights
+    strip = sp.csr_array((data, columns, starts), shape=(bounds[i + 1] - bounds[i], bounds[-1]))
+    checks = {}
+    for j, (first, last) in enumerate(pairwise(bounds)):
+        tile = strip[:, first:last]
+        if tile.nnz >= 2**31:
+            raise GarnetError(f"Tile ({i}, {j}) would have {tile.nnz} entries; cut the graph into more parts.")
+        pieces = [tile.indptr.astype(np.int32, copy=False), tile.indices.astype(np.int32, copy=False)]
+        name = f"tile-{i}-{j}.bin"
+        checks[name] = _write(folder / name, pieces if weights is None else [*pieces, tile.data])
+    counts = np.diff(starts).astype(np.int64)
+    degrees, check = _degrees_and_check(bounds[i], starts, columns, weights)
+    for name, numbers in ((f"degrees-{i}.bin", degrees), (f"counts-{i}.bin", counts)):
+        checks[name] = _write(folder / name, [numbers])
+    record = {
+        "bounds": list(map(int, bounds)),
+        "entries": len(columns),
+        "weighted": weights is not None,
+        "check": check,
+        "checks": checks,
+    }
+    _write(folder / f"strip-{i}.json", [np.frombuffer(json.dumps(record).encode(), np.uint8)])
+
+
+def has_strip(folder: Path, i: int) -> bool:
+    """Whether `write_strip` has written that strip to its end."""
+    return (folder / f"strip-{i}.json").is_file()
+
+
+def write_features(folder: Path, i: int, pieces: Iterable[Rows]) -> int:
+    """Write the rows of the features of part i, from one or more pieces that are all dense or all sparse.
+
+    Returns:
+        The checksum of the file, which `finish` asks for.
+    """
+    path = folder / f"node-features-{i}.bin"
+    pieces = iter(pieces)
+    first = next(pieces)
+    if isinstance(first, np.ndarray):
+        return _write(path, (np.asarray(piece, np.float32) for piece in chain([first], pieces)))
+    rows = sp.vstack([first, *pieces], "csr")
+    return _write(path, [rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data.astype(np.float32)])
+
+
+def finish(
+    folder: Path,
+    bounds: Sequence[int],
+    *,
+    feature_width: int | None = None,
+    sparse_features: bool = False,
+    feature_checks: Sequence[int] = (),
+    labels: NDArray[np.int64] | None = None,
+    split: Split | None = None,
+    names: NDArray[Any] | None = None,
+) -> TiledGraph:
+    """Complete a folder in which every strip has been written.
+
+    Args:
+        folder: where they are.
+        bounds: see `TiledGraph`.
+        feature_width: features of a node, where `write_features` has been called for every part.
+        sparse_features: whether those are sparse.
+        feature_checks: what `write_features` gave for each part.
+        labels: (n,) classes, -1 where unknown.
+        split: nodes for training, validation and testing.
+        names: (n,) integers or texts.
+
+    Raises:
+        GarnetError: a strip is missing, or a file cannot be written.
+    """
+    arrays = {} if labels is None else {"node-labels.npy": labels}
+    if split is not None:
+        arrays |= dict(zip(SPLIT_FILES, (split.train, split.val, split.test), strict=True))
+    if names is not None:
+        arrays |= {f"node-names-{i}.npy": names[first:last] for i, (first, last) in enumerate(pairwise(bounds))}
+    checks = {f"node-features-{i}.bin": check for i, check in enumerate(feature_checks)}
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        checks[name] = _write(folder / name, [np.frombuffer(buffer.getbuffer(), np.uint8)])
+    return _complete(folder, bounds, feature_width, sparse_features, checks)
+
+
+def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
+    """Complete a folder whose strips have the bounds of another tiled graph, and take all but the edges from that.
+
+    Raises:
+        GarnetError: a strip is missing, or a file cannot be written.
+    """
+    taken = {name: check for name, check in graph.checks.items() if name.startswith("node-")}
+    for name in taken:
+        _link(graph.folder / name, folder / name)
+    return _complete(folder, graph.bounds, graph.feature_width, graph.sparse_features, taken)
+
+
+def _complete(
+    folder: Path, bounds: Sequence[int], feature_width: int | None, sparse_features: bool, others: dict[str, int]
+) -> TiledGraph:
+    """Write the manifest over the strips and the checksums of the `others` among the files."""
+    records = [_record(folder / f"strip-{i}.json", bounds) for i in range(len(bounds) - 1)]
+    checks: dict[str, int] = {}
+    for found in (*(record["checks"] for record in records), others):
+        checks |= found
+    edges = sum(record["entries"] for record in records) // 2
+    check = sum(record["check"] for record in records) % 2**64
+    digest = hashlib.sha256(b"".join(int(part).to_bytes(8, "little") for part in (bounds[-1], edges, check)))
+    with writing(folder):
+        manifest = {
+            "bounds": [int(bound) for bound in bounds],
+            "num_edges": edges,
+            "weighted": any(record["weighted"] for record in records),
+            "feature_width": feature_width,
+            "sparse_features": sparse_features,
+            "fingerprint": digest.hexdigest()[:16],
+            "sizes": {name: (folder / name).stat().st_size for name in checks},
+            "checks": checks,
+        }
+    with atomic_path(folder / MANIFEST) as unfinished:
+        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
+    return TiledGraph.open(folder)
+
+
+def _record(path: Path, bounds: Sequence[int]) -> dict[str, Any]:
+    """What `write_strip` noted of a strip."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        record = {}
+    if record.get("bounds") != list(bounds):
+        raise GarnetError(f"Cannot finish {path.parent}: {path.name} is missing or has other bounds; write that strip.")
+    return record
+
+
+def _degrees_and_check(
+    first: int, starts: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float32] | None
+) -> tuple[NDArray[np.float64], int]:
+    """The sums of the rows, and a sum over the edges whose second end is the larger of a hash of ends and weight.
+
+    Such sums do not depend on how the graph is cut, and are taken over some rows at a time to need little memory.
+    """
+    rows = len(starts) - 1
+    degrees = np.zeros(rows)
+    check = 0
+    begin = 0
+    while begin < rows:
+        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _AT_ONCE, side="right")) - 1)
+        part = slice(int(starts[begin]), int(starts[end]))
+        of_row = np.repeat(np.arange(end - begin), np.diff(starts[begin : end + 1]))
+        values = np.ones(len(of_row), np.float32) if weights is None else weights[part]
+        degrees[begin:end] = np.bincount(of_row, values, minlength=end - begin)
+        heads, tails = (of_row + (first + begin)).astype(np.uint64), columns[part].astype(np.uint64)
+        bits = values.astype(np.float32, copy=False).view(np.uint32).astype(np.uint64)
+        hashes = _mix(_mix(_mix(heads) ^ tails) ^ bits)
+        check += int(hashes[heads < tails].sum(dtype=np.uint64))
+        begin = end
+    return degrees, check % 2**64
+
+
+def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A bijection of 64 bits in which each bit depends on all (the finaliser of SplitMix64)."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:
+    """One file from pieces, whole or not at all; its checksum."""
+    check = 0
+    # There may be thousands of tiles to wait for; should power fail, the sizes in the manifest tell what was lost.
+    with atomic_path(path, durable=False) as unfinished, unfinished.open("wb") as stream:
+        for piece in pieces:
+            # NumPy's own tofile does not say why it fails.
+            raw = np.ascontiguousarray(piece).data
+            check = zlib.crc32(raw, check)
+            stream.write(raw)
+    return check
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file in another folder; a copy where the file system has no hard links."""
+    with writing(target):
+        remove(target)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)

@@ -1,0 +1,180 @@
+"""The normalised adjacency of a tiled graph as a place for the block solver: see `garnet.spectral.block_space`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag, pad
+
+from garnet.places.row_store import Parts, Place, Tall, read, write
+from garnet.places.tiles import TiledGraph
+
+
+class TiledSpace:
+    """S A S with S = (D + tau I)^(-1/2), tile by tile; tall matrices lie in files.
+
+    Args:
+        graph: the graph with adjacency A and weighted degrees D.
+        parts: where tall matrices live; with the bounds of the graph.
+        roots: (n, 1) diagonal of S; where it is 0 a node takes no part.
+        seed: of `random`.
+
+    Attributes:
+        n: number of rows.
+        products: how many columns have met the matrix so far.
+        scale: by what the matrix was divided.
+        longest: entries of the fullest row.
+    """
+
+    def __init__(self, graph: TiledGraph, parts: Parts, roots: Tall, seed: int) -> None:
+        self.n = graph.num_nodes
+        self.scale, self.products = 1.0, 0
+        self.longest = max(int(graph.counts(i).max(initial=0)) for i in range(graph.parts))
+        self._graph, self._parts, self._roots = graph, parts, roots
+        self._seeds = (seed * 1_000_003 + number for number in itertools.count())
+        sums = self.product(self.constant(1.0))
+        self.scale = max(float(sums.part(i).max()) for i in range(parts.count) if len(sums.part(i))) or 1.0
+        self.products = 0
+
+    def product(self, block: Tall, *, slope: float = 1.0, shift: float = 0.0, minus: Tall | None = None) -> Tall:
+        """See `Space`."""
+        self.products += block.width
+        if self._parts.step is not None:
+            self._parts.step("columns", self.products, 0)
+        target = self._parts.new(block.width)
+        before = [None] * self._parts.count if minus is None else minus.files
+        factors = slope / self.scale, shift
+        self._parts.each(
+            _product,
+            [(self._graph, i, block.files, self._roots.files, block.width) for i in range(self._parts.count)],
+            itertools.repeat(factors),
+            before,
+            target.files,
+        )
+        return target
+
+    def random(self, columns: int) -> Tall:
+        """See `Space`."""
+        seed, bounds = next(self._seeds), self._parts.bounds
+        target = self._parts.new(columns)
+        rows = np.diff(bounds).tolist()
+        self._parts.each(_random, rows, [columns] * len(rows), [(seed, i) for i in range(len(rows))], target.files)
+        return target
+
+    def constant(self, value: float) -> Tall:
+        """See `Space`."""
+        return self._parts.map(lambda roots: torch.full_like(roots, value), self._roots)
+
+    def map(self, work: Callable[..., Tensor], *blocks: Tall) -> Tall:
+        """See `Space`."""
+        return self._parts.map(work, *blocks)
+
+    def sum(self, work: Callable[..., Tensor], *blocks: Tall) -> Tensor:
+        """See `Space`."""
+        return self._parts.sum(work, *blocks)
+
+    def basis(self, capacity: int) -> TiledBasis:
+        """See `Space`."""
+        return TiledBasis(self._parts)
+
+
+class TiledBasis:
+    """A basis as the list of the blocks it grew by, of which a task holds one at a time: see `Basis`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._blocks: list[Tall] = []
+
+    @property
+    def size(self) -> int:
+        """Columns so far."""
+        return sum(block.width for block in self._blocks)
+
+    def dot(self, block: Tall) -> Tensor:
+        """See `Basis`."""
+        partial = self._parts.each(_dot, self._known(), block.files, [block.width] * self._parts.count)
+        return torch.stack(partial).sum(dim=0).float()
+
+    def less(self, block: Tall, coefficients: Tensor) -> Tall:
+        """See `Basis`."""
+        target = self._parts.new(block.width)
+        self._parts.each(_less, self._known(), block.files, itertools.repeat(coefficients.float()), target.files)
+        return target
+
+    def append(self, block: Tall) -> None:
+        """See `Basis`."""
+        self._blocks.append(block)
+
+    def rotate(self, rotation: Tensor) -> Tall:
+        """See `Basis`."""
+        target = self._parts.new(rotation.shape[1])
+        self._parts.each(_rotate, self._known(), itertools.repeat(rotation.float()), target.files)
+        return target
+
+    def keep(self, rotation: Tensor) -> None:
+        """See `Basis`."""
+        self._blocks = [self.rotate(rotation)]
+
+    def _known(self) -> list[list[tuple[Place, int]]]:
+        return [[(block.files[i], block.width) for block in self._blocks] for i in range(self._parts.count)]
+
+
+def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor) -> Tensor:
+    """The tile (i, j) of the adjacency times the rows of part j."""
+    tile = graph.tile(i, j)
+    weights = None if tile.weights is None else torch.from_numpy(tile.weights)
+    return embedding_bag(
+        torch.from_numpy(tile.columns), block, torch.from_numpy(tile.starts), mode="sum", per_sample_weights=weights,
+        include_last_offset=True,
+    )  # fmt: skip
+
+
+def _product(
+    strip: tuple[TiledGraph, int, Sequence[Place], Sequence[Place], int],
+    factors: tuple[float, float],
+    minus: Place | None,
+    target: Place,
+) -> None:
+    graph, i, files, roots, width = strip
+    slope, shift = factors
+    image = torch.zeros(graph.bounds[i + 1] - graph.bounds[i], width)
+    for j in range(graph.parts):
+        image += tile_product(graph, i, j, read(files[j], width) * read(roots[j], 1))
+    image *= slope * read(roots[i], 1)
+    if minus is not None:
+        image -= read(minus, width)
+    if shift:
+        image.sub_(read(files[i], width), alpha=shift)
+    write(target, image)
+
+
+def _random(rows: int, columns: int, seed: tuple[int, int], target: Place) -> None:
+    numbers = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32)
+    write(target, torch.from_numpy(numbers))
+
+
+def _dot(known: list[tuple[Place, int]], file: Place, width: int) -> Tensor:
+    block = read(file, width)
+    return torch.cat([read(*one).T @ block for one in known]).double()
+
+
+def _less(known: list[tuple[Place, int]], file: Place, coefficients: Tensor, target: Place) -> None:
+    block = read(file, coefficients.shape[1]).clone()
+    for one, part in zip(known, torch.split(coefficients, [width for _, width in known]), strict=True):
+        block.addmm_(read(*one), part, alpha=-1)
+    write(target, block)
+
+
+def _rotate(known: list[tuple[Place, int]], rotation: Tensor, target: Place) -> None:
+    image: Tensor | None = None
+    columns = rotation.shape[1]
+    rotation = pad(rotation, (0, -columns % 16))  # as in memory: rounded alike by any number of threads
+    for one, part in zip(known, torch.split(rotation, [width for _, width in known]), strict=True):
+        block = read(*one)
+        image = block @ part if image is None else image.addmm_(block, part)
+    if image is not None:
+        write(target, image[:, :columns].contiguous())

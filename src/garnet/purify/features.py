@@ -1,0 +1,179 @@
+"""What the nodes say of themselves, as a block of coordinates beside the spectral ones (appendix L)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, svds
+from torch import Tensor
+
+from garnet.errors import ParameterError
+from garnet.graph.graph import Edges, Graph
+from garnet.linalg.dense import eigh
+from garnet.spectral.spectrum import normalized_adjacency
+
+Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
+Scaling = Literal["unit", "none", "standardize", "minmax"]
+
+_SHUFFLED_UP_TO = 10_000_000  # ends of edges; of more, some are drawn
+
+
+def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, device: str) -> Tensor | None:
+    """Coordinates of the nodes' features, shape (n, d), or None.
+
+    Args:
+        graph: the graph with features X.
+        kind: `none`; `raw`, X itself; `low-rank`, the leading singular directions of X with unit rows, which drop what
+            an attack on features adds; `propagated`, A (A X) / 2 with the normalised adjacency A; `auto`, low-rank if
+            the graph has features.
+        rank: how many singular directions to keep of low-rank and propagated features; None keeps X as it is.
+        seed: of the truncated decomposition.
+        device: where the block is wanted.
+    """
+    matrix = require_features(graph, kind)
+    if matrix is None:
+        return None
+    if kind == "propagated":
+        step = normalized_adjacency(graph).astype(np.float32)
+        matrix = step @ (step @ matrix) / 2
+    if kind != "raw" and rank is not None:
+        block = _singular_coordinates(unit_rows(matrix), rank, seed)
+    else:
+        block = _dense(matrix)
+    return torch.from_numpy(np.ascontiguousarray(block, dtype=np.float32)).to(device)
+
+
+def require_features(graph: Graph, kind: Features) -> Any:
+    """The features of a graph, or None where none are wanted.
+
+    Raises:
+        ParameterError: they are wanted, and the graph has none.
+    """
+    missing = graph.features is None or not graph.features.shape[1]
+    if kind == "none" or (kind == "auto" and missing):
+        return None
+    if missing:
+        raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
+    return graph.features
+
+
+def scale(block: Tensor, scaling: Scaling) -> Tensor:
+    """Put a block of coordinates on the scale of every other: unit rows (a zero row stays), or columns alike."""
+    if scaling == "unit":
+        peaks = block.abs().amax(dim=1, keepdim=True)  # first, so that no square leaves the range of float32
+        block = torch.where(peaks > 0, block / torch.where(peaks > 0, peaks, 1.0), 0.0)
+        lengths = block.norm(dim=1, keepdim=True)
+        return block / torch.where(lengths > 0, lengths, 1.0)
+    if scaling == "standardize":
+        spread = block.std(dim=0, correction=0)
+        return (block - block.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
+    if scaling == "minmax":
+        low, high = block.amin(dim=0), block.amax(dim=0)
+        return (block - low) / torch.where(high > low, high - low, 1.0)
+    return block
+
+
+def alikeness(block: Tensor, edges: Edges | Tensor, *, seed: int = 0, most: int = 20_000) -> float:
+    """How much more alike the ends of edges are than the ends of others: 1 if always, 0 if no more than by chance.
+
+    It is Somers' d, the share of comparisons that an edge wins less those that it loses, between edges and pairs of the
+    same nodes joined at random.
+
+    Args:
+        block: (n, d) features, rows of one length.
+        edges: (2, m) edges.
+        seed: of the pairs, and of the edges if there are more than `most`.
+        most: how many of each are compared.
+    """
+    edges = torch.as_tensor(edges).cpu().numpy()
+    return _alikeness(lambda u, v: (block[u] * block[v]).sum(dim=1).cpu().numpy(), edges, seed, most)
+
+
+def alikeness_of_ends(first: Tensor, second: Tensor, *, seed: int = 0, most: int = 20_000) -> float:
+    """The same for edges of which only the features of both ends are at hand, (m, d) each."""
+    rows, m = torch.cat([first, second]), len(first)
+    edges = np.arange(2 * m).reshape(2, m)
+    return _alikeness(lambda u, v: (rows[u] * rows[v]).sum(dim=1).numpy(), edges, seed, most)
+
+
+def _alikeness(alike: Callable[[Any, Any], np.ndarray], edges: Edges, seed: int, most: int) -> float:
+    rng = np.random.default_rng(seed)
+    sample = edges if edges.shape[1] <= most else edges[:, rng.choice(edges.shape[1], most, replace=False)]
+    ends = edges.ravel()
+    if len(ends) <= _SHUFFLED_UP_TO:
+        shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
+    else:
+        shuffled = ends[rng.integers(len(ends), size=(2, most))]
+    true, chance = (alike(u, v) for u, v in (sample, shuffled))
+    if not true.size:
+        return 0.0
+    # Against many random pairs at once, ties counting as neither.
+    chance.sort()
+    wins = np.searchsorted(chance, true, side="left").sum(dtype=np.float64)
+    losses = (len(chance) - np.searchsorted(chance, true, side="right")).sum(dtype=np.float64)
+    return float((wins - losses) / (len(true) * len(chance)))
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def unit_rows(matrix: Any) -> Any:
+    """Rows of length one, in float64; a zero row stays."""
+    matrix = matrix.astype(np.float64)
+    if sp.issparse(matrix):
+        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return matrix / np.where(lengths > 0, lengths, 1)
+
+
+def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
+    """X W with W the leading right singular vectors of X: the rank-r approximation in its own coordinates."""
+    rows, columns = matrix.shape
+    rank = min(rank, rows, columns)
+    if not abs(matrix).max():
+        return np.zeros((rows, rank))
+    if rows <= 512 and rows < columns:
+        values, vectors = eigh(torch.from_numpy(product(matrix, matrix.T)))
+        return (vectors.flip(1)[:, :rank] * values.flip(0)[:rank].clamp_min(0).sqrt()).numpy()
+    if columns <= 512 or rank > min(rows, columns) // 3:
+        directions = leading_directions(product(matrix.T, matrix), rank)
+    else:
+        start = np.random.default_rng(seed).standard_normal(min(rows, columns))
+        directions = svds(_operator(matrix), k=rank, v0=start, tol=1e-6)[2][::-1].T
+    return product(matrix, directions)
+
+
+def leading_directions(squares: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    """The right singular vectors of X that X^T X shows to lead, (d, rank)."""
+    leading: NDArray[np.float64] = eigh(torch.from_numpy(squares))[1].flip(1)[:, :rank].numpy()
+    return leading
+
+
+def product(matrix: Any, other: Any) -> NDArray[np.float64]:
+    """A product in dense form; torch makes it of dense matrices, as NumPy rounds by the number of threads."""
+    if sp.issparse(matrix):
+        return _dense(matrix @ other)
+    return (torch.from_numpy(matrix) @ torch.from_numpy(np.ascontiguousarray(other))).numpy()
+
+
+def _operator(matrix: Any) -> Any:
+    """What `svds` is to multiply with."""
+    if sp.issparse(matrix):
+        return matrix
+
+    def times(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return product(matrix, vectors)
+
+    def transposed_times(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return product(matrix.T, vectors)
+
+    return LinearOperator(
+        matrix.shape, matvec=times, matmat=times, rmatvec=transposed_times, rmatmat=transposed_times, dtype=np.float64
+    )

@@ -1,0 +1,217 @@
+"""Block Krylov iteration with a Chebyshev filter, for large graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from garnet.linalg.dense import eigh, eigvalsh
+from garnet.linalg.sparse import Rows
+from garnet.parameters import Count, NonNegative, number, require_parameters
+from garnet.spectral.arpack import Arpack
+from garnet.spectral.block_space import Block, Space, filtered, gram, lengths, times
+from garnet.spectral.convergence import check
+from garnet.spectral.density import largest, level
+from garnet.spectral.operator import Operator
+from garnet.spectral.spectrum import End, Spectrum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chebyshev:
+    """Leading eigenpairs by a filtered block Krylov basis, in float32, on CPU or CUDA.
+
+    The leading eigenvalues of a real graph crowd: of a citation graph with 170,000 nodes the 50th and 51st differ by
+    2e-4, and only polynomials of degree 300 tell them apart. Plain Lanczos gets there with as many blocks, whose
+    orthogonalisation costs more than the products do; filtered subspace iteration has a small basis, but throws away
+    what earlier rounds found. Here the basis grows by blocks as in Lanczos, with the matrix replaced by a Chebyshev
+    polynomial of it that is at most 1 on the unwanted part of the spectrum and `growth` at its leading end: few blocks,
+    high degree.
+
+    Pairs count as converged when all residuals are within `tol` and then a fresh random block, filtered alike, still
+    leaves them so: of a multiple eigenvalue (a graph in many pieces), a block Krylov space sees no more copies than
+    the block has columns.
+
+    Attributes:
+        tol: bound on the residuals, relative to the largest eigenvalue; widened to what float32 can reach where a node
+            has thousands of neighbours.
+        block: columns multiplied at once; None is a quarter of the rank, from 16 to 64.
+        growth: how far the filter lifts the leading end; beyond about 1e4 float32 loses the trailing pairs.
+        max_products: products of the matrix with a column after which to give up; None is 1,000 a pair.
+        strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
+    """
+
+    tol: NonNegative = 1e-4
+    block: Count | None = None
+    growth: Annotated[float, number("a number above 1", lambda x: x > 1)] = 300.0
+    max_products: Count | None = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    def __call__(self, matrix: sp.csr_array | Rows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
+        """See `Solver`; the matrix may also be on the device already."""
+        if isinstance(matrix, sp.csr_array) and self.fills(matrix.shape[0], rank):
+            return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)
+        operator = Operator(matrix, device, seed)
+        found = self.solve(operator, rank, end)
+        return Spectrum(found.values, operator.restore(found.vectors), found.residuals, found.products)
+
+    def fills(self, n: int, rank: int) -> bool:
+        """Whether the basis would fill the space, so that a dense solver is the better choice."""
+        return n < 4 * (rank + self._width(rank))
+
+    def solve(self, space: Space, rank: int, end: End) -> Spectrum:
+        """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
+        block = self._width(rank)
+        top, error = largest(space)
+        begins = level(space, space.random(8), 1.5 * rank, 1.01 * (top + error), end)
+        # The kernel smears the density outwards: the leading part begins deeper than it seems.
+        top = max(top, 1e-6)
+        cutoff = max(top - 1.4 * max(top - begins, 0.01 * top), 0.05 * top)
+
+        # The sum of a long row is rounded that often: no residual in float32 gets below this.
+        tol = max(self.tol, 8 * torch.finfo(torch.float32).eps * float(space.longest) ** 0.5)
+        budget = self.max_products or 1000 * rank
+        basis = _Projection(space, min(2 * rank + 12 * block, space.n // 2))
+        latest, previous, verified = space.random(block), None, False
+        while True:
+            latest = basis.extend(filtered(space, latest, cutoff, top, self.growth, end))
+            if basis.size < rank + block:
+                continue
+            values = basis.ritz_values(end)[:rank]
+            top = max(top, float(values[0].abs()))
+            last = float(values[-1].abs() if end == "magnitude" else values[-1])
+            if last < cutoff and basis.size >= 2 * rank:
+                cutoff = max(last - 0.1 * (top - last), 0.05 * top)
+            exhausted, full = space.products >= budget, basis.room < block
+            settled = previous is not None and float((values - previous).abs().max()) <= tol * top
+            previous = values
+            if not (settled or exhausted or full):
+                continue
+            values, rotation = basis.ritz(end)
+            values = values[:rank]
+            if not (exhausted or full):
+                # The last pairs lag behind: until they have converged, there is no need to look at the others.
+                some = slice(max(0, rank - block), rank)
+                if float(basis.pairs(values, rotation, some)[1].max()) > tol * top:
+                    continue
+                if not verified:
+                    latest, verified = space.random(block), True
+                    continue
+            vectors, residuals = basis.pairs(values, rotation, slice(0, rank))
+            converged = bool(residuals.max() <= tol * top)
+            if exhausted or (converged and verified):
+                break
+            if full:  # start again from the pairs that lag behind
+                basis.keep(rotation[:, : rank + 2 * block])
+                lagging = residuals.topk(min(block, rank)).indices
+                latest = space.map(_columns(lagging), vectors)
+            if converged:
+                latest, verified = space.random(block), True
+        values, residuals = space.scale * values, space.scale * residuals
+        check(residuals, space.scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
+        return Spectrum(values, vectors, residuals, space.products)
+
+    def _width(self, rank: int) -> int:
+        return self.block or min(max(16 * round(rank / 64), 16), 64)
+
+
+class _Projection:
+    """An orthonormal basis Q, and H = Q^T A Q kept up as it grows."""
+
+    def __init__(self, space: Space, capacity: int) -> None:
+        self._space = space
+        self._basis = space.basis(capacity)
+        self._capacity = capacity
+        self._projected = torch.zeros(0, 0, dtype=torch.float64)
+
+    @property
+    def size(self) -> int:
+        return self._basis.size
+
+    @property
+    def room(self) -> int:
+        return self._capacity - self.size
+
+    def extend(self, block: Block) -> Block:
+        """Add what is new in the block, orthonormalised, with random columns for those that were not; returns that."""
+        space, wanted = self._space, block.shape[1]
+        block = self._orthonormal(_unit(space, block))
+        while block.shape[1] < wanted:
+            more = _unit(space, space.random(wanted - block.shape[1]))
+            block = self._orthonormal(space.map(_beside, block, more) if block.shape[1] else more)
+        self._basis.append(block)
+        image = self._basis.dot(space.product(block)).double()
+        size, start = self.size, self.size - block.shape[1]
+        grown = image.new_zeros(size, size)
+        grown[:start, :start] = self._projected.to(grown)
+        grown[:, start:] = image
+        grown[start:] = image.T
+        self._projected = grown
+        return block
+
+    def ritz_values(self, end: End) -> Tensor:
+        """Eigenvalues of H, the leading one first: a fraction of what the eigenvectors take."""
+        values = eigvalsh(self._projected)
+        return values[_leading(values, end)].float()
+
+    def ritz(self, end: End) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of H, the leading one first, and its eigenvectors."""
+        values, vectors = eigh(self._projected)
+        order = _leading(values, end)
+        return values[order].float(), vectors[:, order]
+
+    def pairs(self, values: Tensor, rotation: Tensor, which: slice) -> tuple[Block, Tensor]:
+        """Some of the vectors that a rotation of the basis gives, and their residuals as eigenvectors."""
+        space, vectors = self._space, self._basis.rotate(rotation[:, which])
+        apart = space.map(_residual(values[which]), space.product(vectors), vectors)
+        return vectors, lengths(space, apart).float()
+
+    def keep(self, rotation: Tensor) -> None:
+        """Keep only these combinations of columns: a thick restart."""
+        self._projected = rotation.T @ self._projected @ rotation
+        self._basis.keep(rotation)
+
+    def _orthonormal(self, block: Block) -> Block:
+        """An orthonormal basis of what unit columns have beyond Q; fewer columns if some say nothing new.
+
+        The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
+        """
+        for _ in range(2):
+            if not block.shape[1]:
+                break
+            if self.size:
+                block = self._basis.less(block, self._basis.dot(block))
+            squares, directions = eigh(gram(self._space, block, block))
+            new = squares > 1e-9
+            block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
+        return block
+
+
+def _leading(values: Tensor, end: End) -> Tensor:
+    """The order in which eigenvalues lead."""
+    return (values if end == "algebraic" else values.abs()).argsort(descending=True)
+
+
+def _unit(space: Space, block: Block) -> Block:
+    """Columns of length one."""
+    return times(space, block, torch.diag(1 / lengths(space, block).clamp_min(1e-30)))
+
+
+# What is sent to the parts of a tall matrix is made by functions of its own, so that no more than it needs goes along.
+def _residual(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda image, vectors: image - vectors * values.to(vectors)
+
+
+def _columns(chosen: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda vectors: vectors[:, chosen.to(vectors.device)]
+
+
+def _beside(left: Tensor, right: Tensor) -> Tensor:
+    return torch.cat([left, right], dim=1)

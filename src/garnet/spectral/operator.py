@@ -1,0 +1,145 @@
+"""A symmetric sparse matrix in memory, made ready for many products with blocks of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from torch import Tensor
+from torch.nn.functional import pad
+
+from garnet.linalg.sparse import Rows, to_rows
+from garnet.linalg.triton_ops import Multiplier, usable
+from garnet.spectral.ordering import clustered, permuted
+
+_CACHED = 200_000  # rows of 64 columns that a GPU's cache holds in any order
+
+
+class Operator:
+    """The matrix in float32 on a device, and the tall matrices beside it: see `Space`.
+
+    The rows are renumbered so that neighbours lie close, and what a product reads is often in a cache: on a CPU by
+    reverse Cuthill-McKee, on a GPU by `clustered`.
+
+    Args:
+        matrix: its entries; as `Rows` they are on the device already.
+        device: where it is to live.
+        seed: of `random`.
+
+    Attributes:
+        n: number of rows.
+        products: how many columns have met the matrix so far.
+        scale: by what the matrix was divided.
+        longest: entries of the fullest row.
+        device: where it lives.
+    """
+
+    def __init__(self, matrix: sp.csr_array | Rows, device: str, seed: int = 0) -> None:
+        self.products = 0
+        self.device = torch.device(device)
+        self._generator = torch.Generator(device).manual_seed(seed)
+        self._order: Tensor | None = None
+        if isinstance(matrix, Rows):
+            sums = torch.segment_reduce(matrix.values.double().abs(), "sum", offsets=matrix.starts.long(), initial=0)
+            self.scale = float(sums.max()) or 1.0
+            self._rows = replace(matrix, values=(matrix.values / self.scale).float())
+        else:
+            # In float64: float32 has neither room for 1e30 nor for 1e-30.
+            self.scale = float(abs(matrix).sum(axis=1).max()) or 1.0
+            if self.device.type == "cpu":
+                order = reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
+                matrix = matrix[order][:, order]
+                matrix.sort_indices()
+                self._order = torch.from_numpy(order)
+            self._rows = to_rows(matrix / self.scale, device)
+        self.n = self._rows.width
+        if self._order is None and self.n > _CACHED:
+            self._order = clustered(self._rows, self._generator)
+            self._rows = permuted(self._rows, self._order)
+        self.longest = int(self._rows.starts.diff().max()) if self.n else 0
+        self._sloped = self._rows, 1.0
+        self._multiplier = Multiplier(self._rows) if usable(self._rows.values) else None
+
+    def product(self, block: Tensor, *, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
+        """See `Space`."""
+        self.products += block.shape[1]
+        if self._multiplier is not None:
+            return self._multiplier.product(block, slope, shift, minus)
+        if self._sloped[1] != slope:
+            self._sloped = replace(self._rows, values=self._rows.values * slope), slope
+        image = self._sloped[0].product(block)
+        if minus is not None:
+            image -= minus
+        return image.sub_(block, alpha=shift) if shift else image
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        return self.product(block)
+
+    def random(self, columns: int) -> Tensor:
+        """See `Space`."""
+        return torch.randn(self.n, columns, generator=self._generator, device=self.device)
+
+    def constant(self, value: float) -> Tensor:
+        """See `Space`."""
+        return torch.full((self.n, 1), value, device=self.device)
+
+    def map(self, work: Callable[..., Tensor], *blocks: Tensor) -> Tensor:
+        """See `Space`."""
+        return work(*blocks)
+
+    def sum(self, work: Callable[..., Tensor], *blocks: Tensor) -> Tensor:
+        """See `Space`."""
+        return work(*blocks).double()
+
+    def basis(self, capacity: int) -> Columns:
+        """See `Space`."""
+        return Columns(self.n, capacity, self.device)
+
+    def restore(self, vectors: Tensor) -> Tensor:
+        """Rows back in the order of the matrix that was given."""
+        if self._order is None:
+            return vectors
+        restored = torch.empty_like(vectors)
+        restored[self._order] = vectors
+        return restored
+
+
+class Columns:
+    """A basis in one piece of memory: see `Basis`."""
+
+    def __init__(self, n: int, capacity: int, device: torch.device) -> None:
+        self._all = torch.empty(n, capacity, device=device)
+        self.size = 0
+
+    @property
+    def _used(self) -> Tensor:
+        return self._all[:, : self.size]
+
+    def dot(self, block: Tensor) -> Tensor:
+        """See `Basis`."""
+        return self._used.T @ block
+
+    def less(self, block: Tensor, coefficients: Tensor) -> Tensor:
+        """See `Basis`."""
+        return block - self._used @ coefficients
+
+    def append(self, block: Tensor) -> None:
+        """See `Basis`."""
+        start, self.size = self.size, self.size + block.shape[1]
+        self._all[:, start : self.size] = block
+
+    def rotate(self, rotation: Tensor) -> Tensor:
+        """See `Basis`."""
+        # In sixteens: how a product rounds the columns beyond depends on the number of threads.
+        columns = rotation.shape[1]
+        return (self._used @ pad(rotation, (0, -columns % 16)).to(self._all))[:, :columns]
+
+    def keep(self, rotation: Tensor) -> None:
+        """See `Basis`."""
+        kept = self.rotate(rotation)
+        self.size = kept.shape[1]
+        self._all[:, : self.size] = kept

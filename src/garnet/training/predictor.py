@@ -1,0 +1,207 @@
+"""A trained model and the graph it was trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.backbones.base import Backbone, Parameters
+from garnet.errors import GraphError, ParameterError
+from garnet.graph.graph import Graph, as_graph
+from garnet.graph.provenance import Provenance
+from garnet.io.atomic import atomic_path
+from garnet.parameters import require_device
+from garnet.purify.result import Stage
+from garnet.registry import BACKBONES
+from garnet.training.supervision import MOST_CLASSES
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """What `fit` gives back: a graph, and what a model says of its nodes.
+
+    Attributes:
+        graph: the graph it was trained on, purified if that was asked for.
+        scores: (n, classes) logits.
+        seed: of everything random in its training.
+        backbone: the model, if it is one of a kind that can be saved or used on another graph.
+        parameters: what the model has learnt.
+        epoch: when it did best on the validation nodes.
+        val_accuracy: how well.
+        stages: what its making cost, shared by the seeds made together.
+        made: command, versions and machine, where it was read from a file; what an older file does not say is empty.
+    """
+
+    graph: Graph
+    scores: Tensor
+    seed: int = 0
+    backbone: Backbone | None = None
+    parameters: Parameters = field(default_factory=dict)
+    epoch: int = 0
+    val_accuracy: float = float("nan")
+    stages: tuple[Stage, ...] = ()
+    made: Provenance | None = None
+
+    def logits(self) -> Tensor:
+        """(n, classes) logits of all nodes."""
+        return self.scores
+
+    def predictions(self) -> NDArray[np.int64]:
+        """(n,) the likeliest class of each node."""
+        return self.scores.argmax(dim=1).numpy()
+
+    def accuracy(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """Share of nodes, by default the test nodes, whose label is predicted."""
+        truth, predicted = self._compared(nodes)
+        return float((truth == predicted).mean())
+
+    def confusion(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
+        truth, predicted = self._compared(nodes)
+        classes = max(self.scores.shape[1], int(truth.max()) + 1)
+        if classes > MOST_CLASSES:
+            raise GraphError(f"A confusion matrix is made for up to {MOST_CLASSES} classes. Got {classes} instead.")
+        return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+    def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
+        """The same model on another graph, whose nodes must have the same features."""
+        backbone, graph = self._require_model(), as_graph(graph)
+        require_device(device, "Predictor.on")
+        stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
+        try:
+            with torch.no_grad():
+                scores = backbone.logits(stacked, backbone.prepare(graph, device), None)[0].cpu()
+        except GraphError:
+            raise
+        # Weights of other shapes, or under other names, show themselves in many ways.
+        except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
+            raise GraphError(f"The model's weights do not fit the model or the graph ({error}).") from error
+        return Predictor(graph, scores, self.seed, backbone, self.parameters, self.epoch)
+
+    def save(self, path: str | Path, *, command: str = "") -> None:
+        """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too.
+
+        Args:
+            path: the file; its folder must exist.
+            command: that made the model, if it was one.
+        """
+        from garnet.graph.files import require_archive
+        from garnet.io.npz import write_npz
+
+        backbone = self._require_model()
+        require_archive(path, "A model")
+        description = {
+            "backbone": BACKBONES.name_of(type(backbone)),
+            "parameters": _plain(backbone),
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "val_accuracy": self.val_accuracy,
+            "stages": [asdict(stage) for stage in self.stages],
+            "made": asdict(self.made or Provenance.here(command, graph=self.graph)),
+        }
+        text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
+        weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
+        with atomic_path(path) as unfinished:
+            write_npz(self.graph, unfinished, {"model": text, **weights})
+
+    @classmethod
+    def load(cls, path: str | Path, *, backbone: Backbone | None = None) -> Predictor:
+        """Read what `save` wrote; nothing in the file is unpickled.
+
+        Args:
+            path: the file.
+            backbone: the model, if it is not one of the library's own.
+
+        Raises:
+            GraphError: there is no such file, or it holds no model.
+        """
+        from garnet.graph.files import load_graph
+        from garnet.io.archive import described
+
+        graph = load_graph(path)
+        try:
+            with described(Path(path), "model", "it holds a graph but no model.") as (archive, text):
+                description = _description(text, graph)
+                names = [name for name in archive if name.startswith("weight_")]
+                parameters = {name[7:]: torch.from_numpy(archive.read(name)) for name in names}
+                if backbone is None and description["backbone"] is None:
+                    raise GraphError("it is not one of the library's own; give it as 'backbone'.")
+            if backbone is None:
+                backbone = _built(description)
+            numbers = {name: description[name] for name in ("seed", "epoch")}
+            loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
+        except (GraphError, ParameterError) as error:
+            raise GraphError(f"Cannot read a model from {path}: {error}") from error
+        return replace(loaded, **{name: description[name] for name in ("val_accuracy", "stages", "made")})
+
+    def _require_model(self) -> Backbone:
+        if self.backbone is None:
+            raise GraphError("These predictions come from no model that could be saved or used on another graph.")
+        return self.backbone
+
+    def _compared(self, nodes: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """True and predicted classes of nodes whose label is known."""
+        labels = self.graph.labels
+        if nodes is None and self.graph.split is not None:
+            nodes = self.graph.split.test
+        if labels is None or nodes is None:
+            raise GraphError("Accuracy needs labels and test nodes, and the graph does not have both.")
+        nodes = np.asarray(nodes)
+        nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
+        nodes = nodes[labels[nodes] >= 0]
+        if not len(nodes):
+            raise GraphError("Accuracy needs at least one test node with a label, and there is none.")
+        return labels[nodes], self.predictions()[nodes]
+
+
+def _plain(backbone: Any) -> dict[str, Any]:
+    """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
+    if not BACKBONES.name_of(type(backbone)):
+        return {}
+    values = {one.name: getattr(backbone, one.name) for one in fields(backbone)}
+    return {name: _described(value) for name, value in values.items() if name not in ("training", "device")}
+
+
+def _described(value: Any) -> Any:
+    """A parameter as JSON has it; a backbone inside of another by its name."""
+    name = BACKBONES.name_of(type(value))
+    return value if name is None else {"backbone": name, "parameters": _plain(value)}
+
+
+def _built(described: Mapping[str, Any]) -> Any:
+    """The backbone that was described."""
+    try:
+        name, given = described["backbone"], described["parameters"]
+        parameters = {key: _built(one) if isinstance(one, dict) else one for key, one in given.items()}
+    except (KeyError, AttributeError, RecursionError):
+        raise GraphError("its description of the model is damaged.") from None
+    return BACKBONES.build(name, parameters)
+
+
+def _python_number(value: Any) -> Any:
+    """NumPy's numbers, which JSON does not know."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written to a file")
+
+
+def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:
+    """What a file says of its model; older files do not say what it cost and where it came from."""
+    from garnet.purify.result_file import described_as, read_made, read_stages
+
+    expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
+    with described_as("the model"):
+        description = json.loads(text)
+        if not all(isinstance(description[name], kind) for name, kind in expected.items()):
+            raise TypeError
+        unknown = {"command": "", "fingerprints": {"graph": graph.fingerprint}, "versions": {}, "machine": {}}
+        made = read_made(description.get("made", unknown))
+        return {**description, "stages": read_stages(description.get("stages", [])), "made": made}

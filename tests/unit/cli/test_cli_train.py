@@ -1,0 +1,156 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from garnet import Split, as_graph, load_graph
+from garnet.datasets import block_model, contextual_block_model, random_split
+from garnet.report.result import load_result
+from garnet.training.predictor import Predictor
+
+
+@pytest.fixture
+def graph():
+    bare = contextual_block_model(300, classes=3, features=12, signal=2.0, mean_degree=6.0, seed=2)
+    return as_graph(bare, split=random_split(bare.labels, train=0.3, val=0.2, seed=0))
+
+
+def test_accuracy_confusion_and_a_model_that_says_the_same(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    status, out, err = command(
+        "train", tmp_path / "mine.npz", "--purify", "--backbone", "gcn", "--seeds", 3, "--epochs", 30, "--json",
+        "-o", tmp_path / "model.npz",
+    )  # fmt: skip
+    assert (status, "Traceback" in err) == (0, False)
+    facts = json.loads(out)
+    assert facts["nodes"] == {part: len(getattr(graph.split, part)) for part in ("train", "val", "test")}
+    assert facts["accuracy"]["mean"] == pytest.approx(np.mean(facts["accuracy"]["seeds"]))
+    assert facts["accuracy"]["sd"] == pytest.approx(np.std(facts["accuracy"]["seeds"], ddof=1))
+    assert facts["accuracy"]["mean"] > 0.6
+    assert np.sum(facts["confusion"]) == pytest.approx(len(graph.split.test), abs=0.1)
+    assert {"embed", "neighbours", "prune", "train"} <= facts["seconds"].keys()
+    best = Predictor.load(tmp_path / "model.npz")
+    assert best.seed == facts["best_seed"]
+    assert best.accuracy() == facts["accuracy"]["seeds"][best.seed]
+    assert load_graph(tmp_path / "model.npz").num_edges != graph.num_edges  # the purified graph comes with it
+
+
+def test_a_result_has_the_accuracy_before_and_after(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    usual = ("--backbone", "gcn", "--seeds", 2, "--epochs", 10, "--json")
+    before, after = (
+        json.loads(command("train", tmp_path / "mine.npz", *usual, *purify)[1]) for purify in ((), ("--purify",))
+    )
+    files = ("-o", tmp_path / "model.npz", "--result", tmp_path / "result.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", *usual, "--purify", *files)
+    assert status == 0
+    told = json.loads(out)
+    assert told["accuracy"] == after["accuracy"]
+    assert told["seconds"].keys() == after["seconds"].keys()
+    result = load_result(tmp_path / "result.npz")
+    assert result.accuracy.before == tuple(before["accuracy"]["seeds"])
+    assert result.accuracy.after == tuple(after["accuracy"]["seeds"])
+    assert result.accuracy.model == "GCN"
+    assert result.before.fingerprint == graph.fingerprint
+    model = Predictor.load(tmp_path / "model.npz")
+    assert result.after.fingerprint == model.graph.fingerprint
+    assert result.made.command == model.made.command
+    assert model.made.command.startswith("garnet train ")
+    assert {stage.name for stage in model.stages} == told["seconds"].keys()
+
+
+def test_tables_for_people(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", "--backbone", "mlp", "--seeds", 1, "--epochs", 5)
+    assert status == 0
+    assert "test accuracy" in out
+    assert "1 seeds" in out
+    assert "True classes in rows" in out
+
+
+@pytest.mark.parametrize("arguments", [("--defense", "jaccard", "--backbone", "gcn"), ("--defense", "rung")], ids=str)
+def test_any_defence_can_be_trained_saved_and_loaded(command, graph, tmp_path, arguments):
+    graph.save(tmp_path / "mine.npz")
+    wanted = (*arguments, "--seeds", 2, "--epochs", 5, "-o", tmp_path / "model.npz", "--json")
+    status, out, _ = command("train", tmp_path / "mine.npz", *wanted)
+    assert status == 0
+    best = Predictor.load(tmp_path / "model.npz")
+    assert best.accuracy() == json.loads(out)["accuracy"]["seeds"][best.seed]
+
+
+def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
+    torch.save(graph.to_pyg(), tmp_path / "masks.pt")
+    status, out, _ = command("train", tmp_path / "masks.pt", "--seeds", 1, "--epochs", 5, "--json")
+    assert status == 0
+    assert json.loads(out)["nodes"]["train"] == len(graph.split.train)
+
+    bare = as_graph(graph.adjacency, features=graph.features, labels=graph.labels)
+    torch.save(bare.to_pyg(), tmp_path / "bare.pt")
+    status, _, err = command("train", tmp_path / "bare.pt")
+    assert status == 1
+    assert "The graph has no split, or its masks overlap" in err
+    shares = ("--split", "0.5,0.25", "--seeds", 1, "--epochs", 5, "--json")
+    first, second = (json.loads(command("train", tmp_path / "bare.pt", *shares)[1]) for _ in range(2))
+    assert first["nodes"] == {"train": 150, "val": 75, "test": 75}
+    assert first["accuracy"] == second["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backbone", "gpr"), "There is no backbone named 'gpr'. Did you mean gprgnn?"),
+        (("--defense", "gnngard"), "There is no defence named 'gnngard'. Did you mean gnnguard"),
+        (("--defense", "rung", "--backbone", "gcn"), "The defence 'rung' is a model of its own; leave --backbone out."),
+        (
+            ("--defense", "linear-floor", "--epochs", "3"),
+            "The defence 'linear-floor' trains in its own way; leave epochs",
+        ),
+        (("--defense", "tsvd", "-o", "model.npz"), "What 'tsvd' learns fits its graph alone and cannot be saved"),
+        (("--defense", "tsvd", "--purify"), "--purify is short for --defense garnet, and --defense says 'tsvd'"),
+        (("--split", "half"), "The 'split' parameter must be two shares, such as 0.1,0.1. Got 'half'."),
+        (("--lr", "-1"), "The 'lr' parameter of Training must be"),
+        (("-o", "model.pt"), "A model is written to an .npz file. Got 'model.pt' instead."),
+        (("-o", "nowhere/model.npz"), "Cannot write nowhere/model.npz"),
+        (("--result", "result.npz"), "give --purify along with --result"),
+        (("--purify", "--result", "result.json"), "A result is written to an .npz file. Got 'result.json' instead."),
+        (("--purify", "--result", "a.npz", "-o", "./a.npz"), "a.npz is written twice by this command"),
+    ],
+)
+def test_bad_arguments_get_one_line(command, graph, tmp_path, arguments, message):
+    graph.save(tmp_path / "mine.npz")
+    status, out, err = command("train", tmp_path / "mine.npz", *arguments)
+    assert status == 1
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_without_validation_nodes_it_is_json_all_the_same(command, graph, tmp_path):
+    parts = Split(graph.split.train, graph.split.val[:0], graph.split.test)
+    as_graph(graph, split=parts).save(tmp_path / "mine.npz")
+    status, out, _ = command("train", tmp_path / "mine.npz", "--seeds", 2, "--epochs", 3, "--json")
+    assert status == 0
+    assert json.loads(out, parse_constant=pytest.fail)["val_accuracy"] == [None, None]
+
+
+def test_nothing_is_trained_that_could_not_be_tested_or_would_replace_its_graph(command, graph, tmp_path):
+    unknown = graph.labels.copy()
+    unknown[graph.split.test] = -1
+    as_graph(graph, labels=unknown).save(tmp_path / "blind.npz")
+    assert "no test node with a label" in command("train", tmp_path / "blind.npz")[2]
+    graph.save(tmp_path / "mine.npz")
+    before = (tmp_path / "mine.npz").read_bytes()
+    for option in ("-o", "--result"):
+        told = command("train", tmp_path / "mine.npz", "--purify", option, tmp_path / "mine.npz")[2]
+        assert "is read by this command" in told
+    assert (tmp_path / "mine.npz").read_bytes() == before
+    assert "must be a device that torch has here" in command("train", tmp_path / "mine.npz", "--device", "gpu")[2]
+
+
+def test_a_graph_without_labels_or_features(command, tmp_path):
+    graph = block_model(50, seed=0)
+    as_graph(graph.adjacency).save(tmp_path / "edges.csv")
+    assert "has no labels" in command("train", tmp_path / "edges.csv")[2]
+    as_graph(graph, split=random_split(graph.labels)).save(tmp_path / "bare.npz")
+    assert "has no features" in command("train", tmp_path / "bare.npz", "--purify")[2]
