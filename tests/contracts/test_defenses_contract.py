@@ -16,7 +16,7 @@ from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Model, Purified
 from garnet.defenses.lookup import gives_model, takes_training
 from garnet.errors import GarnetError
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 from garnet.registry import DEFENSES, PURIFIERS
 from garnet.training.loop import Training
 from garnet.training.predictor import Predictor

@@ -18,7 +18,7 @@ from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.provenance import Provenance
 from garnet.parameters import Seed, require_arguments, require_device
-from garnet.purify.result import Clock, Progress, Stage
+from garnet.progress import Clock, Progress, Stage
 
 _COPIES = 3
 

@@ -19,7 +19,7 @@ from garnet.bench.study import Cell, plain
 from garnet.errors import GarnetError
 from garnet.graph.graph import Graph
 from garnet.machine import machine, peak_memory, versions
-from garnet.purify.result import Progress, Stage
+from garnet.progress import Progress, Stage, Step
 
 
 def run_cell(cell: Cell, device: str = "cpu", progress: Progress | None = None) -> Record:
@@ -29,7 +29,7 @@ def run_cell(cell: Cell, device: str = "cpu", progress: Progress | None = None) 
     fingerprints: dict[str, str] = {}
     try:
         if progress is not None:
-            progress("load")
+            progress(Step("load"))
         build = build_defense if cell.measure == "accuracy" else build_purifier
         defense = build(cell, device)
         parameters = effective_parameters(defense)

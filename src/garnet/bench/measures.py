@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph
-from garnet.purify.result import Clock, Progress, Stage
+from garnet.progress import Clock, Progress, Stage
 
 if TYPE_CHECKING:
     from garnet.bench.study import Cell

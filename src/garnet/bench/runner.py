@@ -22,6 +22,7 @@ from garnet.bench.record import Damage, Record, append_record, latest, read_reco
 from garnet.bench.study import Cell, Study
 from garnet.errors import GarnetError, ParameterError
 from garnet.parameters import require_device
+from garnet.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ def _one_by_one(cells: Sequence[Cell], device: str, tell: Listener) -> Generator
         yield run_cell(cell, device, _teller(cell, tell))
 
 
-def _teller(cell: Cell, tell: Listener) -> Callable[[str], None]:
-    return lambda text: tell(Told(cell, text))
+def _teller(cell: Cell, tell: Listener) -> Progress:
+    return lambda step: tell(Told(cell, str(step)))
 
 
 def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: Listener) -> Generator[Record, None, None]:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from garnet.cli.console import Json, Symmetrize, err, out, printable, read_graph, say_json, stages, with_split
 from garnet.cli.outputs import Outputs, Overwrite
+from garnet.progress import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def attack(
     chosen: Attack = ATTACKS.build(name, given)
     allowed = Budget.parse(budget, chosen.changes)
     with outputs, stages() as progress:
-        progress("read")
+        progress(Step("read"))
         graph = read_graph(source, symmetrize)
         trains = "split" in chosen.needs or (victim is None and hasattr(chosen, "surrogate"))
         if split is not None or (trains and graph.split is None):
@@ -116,10 +117,10 @@ def attack(
         model = None if victim is None else Predictor.load(victim)
         earlier = Perturbation.load(output) if resume and output.exists() else None
         began = time.perf_counter()
-        with _stoppable(lambda text: progress(f"{chosen.name}: {text}, {time.perf_counter() - began:.0f} s")) as tell:
+        with _stoppable(lambda text: progress(Step(chosen.name, text))) as tell:
             made = chosen(graph, budget=allowed, targets=nodes, victim=model, seed=seed, resume=earlier, progress=tell)
         seconds = time.perf_counter() - began
-        progress("write")
+        progress(Step("write"))
         written = made.complete or made.num_changes > 0
         if written:
             made.save(outputs.staged(output, complete=made.complete))

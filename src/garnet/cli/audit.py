@@ -11,6 +11,7 @@ from rich.table import Table
 from garnet.cli.console import Json, Source, Symmetrize, out, printable, read_graph, say_json, stages
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
+from garnet.progress import Step
 
 if TYPE_CHECKING:
     from garnet.audit import Audit
@@ -67,10 +68,10 @@ def audit(
     if outputs.done:
         return
     with outputs, stages() as progress:
-        progress("read")
+        progress(Step("read"))
         graph = read_graph(source, symmetrize)
         found = run(graph, seed=seed, device=device, progress=progress)
-        progress("write")
+        progress(Step("write"))
         if output is not None:
             found.save(outputs.staged(output))
         if nodes is not None:

@@ -18,7 +18,7 @@ from garnet.errors import ParameterError
 
 if TYPE_CHECKING:
     from garnet.graph.graph import Graph
-    from garnet.purify.result import Progress
+    from garnet.progress import Progress, Step
 
 # What is printed is mostly text of the user's, in which [red] and :bell: are no orders.
 out = Console(highlight=False, markup=False, emoji=False)
@@ -95,7 +95,11 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
         lasting: where there is no terminal, a line with the time of day for each stage instead, for work of hours.
     """
     if not err.is_terminal:
-        yield lambda stage: err.print(f"{time.strftime('%H:%M:%S')} {printable(stage)}") if lasting else None
+        yield (
+            lambda step: (
+                err.print(f"{time.strftime('%H:%M:%S')} {printable(step)}") if lasting and not step.detail else None
+            )
+        )
         return
     columns = SpinnerColumn(), TextColumn("{task.description} ...", markup=False), TimeElapsedColumn()
     with Live(*columns, console=err, transient=True) as line:
@@ -103,20 +107,17 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
 
 
 class _Line:
-    """The line on the terminal: the stage and, where it is told, how far that is."""
+    """The line on the terminal: the stage and how far it is, with the time since it began."""
 
     def __init__(self, line: Live) -> None:
-        self._line, self._stage = line, "starting"
-        self._task = line.add_task(self._stage, total=None)
+        self._line, self._stage = line, ""
+        self._task = line.add_task("starting", total=None)
 
-    def __call__(self, stage: str) -> None:
-        self._stage = printable(stage)
-        self._line.reset(self._task, total=None, description=self._stage)
-
-    def step(self, name: str, done: int, total: int) -> None:
-        """See `garnet.purify.result.Step`; without a total, there is nothing to count."""
-        far = f" {done:,}/{total:,}" if total else f" {done:,}" if done else ""
-        self._line.update(self._task, description=f"{self._stage}: {printable(name)}{far}")
+    def __call__(self, step: Step) -> None:
+        if step.stage != self._stage:
+            self._line.reset(self._task, total=None)
+            self._stage = step.stage
+        self._line.update(self._task, description=printable(step))
 
 
 def number(text: str, name: str, word: str, kind: type) -> Any:

@@ -23,6 +23,7 @@ from garnet.cli.console import (
 from garnet.cli.disk import names_a_file, purify_on_disk, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
+from garnet.progress import Step
 
 if TYPE_CHECKING:
     from garnet.graph.graph import Graph
@@ -122,10 +123,10 @@ def purify(
     if outputs.done:
         return
     with outputs, stages() as progress:
-        progress("read")
+        progress(Step("read"))
         graph = read_graph(source, symmetrize)
         result = purifier.purify(graph, progress=progress)
-        progress("write")
+        progress(Step("write"))
         result.graph.save(outputs.staged(output))
         if save_as is not None:
             from garnet.report.result import save_result

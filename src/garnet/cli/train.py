@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from garnet.graph.graph import Graph, Split
-    from garnet.purify.result import Progress
+    from garnet.progress import Progress, Step
     from garnet.training.predictor import Predictor
 
 
@@ -114,7 +114,7 @@ def train(
     if outputs.done:
         return
     with outputs, stages() as progress:
-        progress("read")
+        progress(Step("read"))
         graph = with_split(read_graph(source, symmetrize), split, split_seed)
         if save_as is None:
             predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
@@ -123,7 +123,7 @@ def train(
         checked = graph.split is not None and len(graph.split.val) > 0
         best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
         if output is not None:
-            progress("write")
+            progress(Step("write"))
             best.save(outputs.staged(output), command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
     if as_json:

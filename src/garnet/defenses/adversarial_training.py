@@ -29,7 +29,7 @@ from garnet.parameters import (
     require_parameters,
     require_seeds,
 )
-from garnet.purify.result import Clock, Progress
+from garnet.progress import Clock, Progress, Step
 from garnet.training.loop import Training, require_batches
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import Best, Lesson, require_trainable
@@ -194,7 +194,7 @@ class _Course:
             lesson.losses(backbone.logits(parameters, attacked, noise)).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if self.progress is not None and epoch % 10 == 0:
-                self.progress(f"seed {self.seed}, epoch {epoch} of {training.epochs}")
+                self.progress(Step("train", f"seed {self.seed}", epoch, training.epochs))
             if epoch < counts:
                 continue
             with torch.no_grad():

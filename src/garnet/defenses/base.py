@@ -13,7 +13,7 @@ from torch import Tensor
 from garnet.backbones.base import Noise, Parameters
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, require_parameters
-from garnet.purify.result import Progress, Stage
+from garnet.progress import Progress, Stage
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 

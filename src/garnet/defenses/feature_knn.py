@@ -12,8 +12,8 @@ from garnet.errors import GraphError
 from garnet.graph.graph import Graph
 from garnet.neighbors.search import choose_neighbors, union
 from garnet.parameters import Count, Seed, require_parameters
+from garnet.progress import Clock, Progress, Stage
 from garnet.purify.features import Features, feature_block, scale
-from garnet.purify.result import Clock, Progress, Stage
 from garnet.purify.scores import inner_products
 
 

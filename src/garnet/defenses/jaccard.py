@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph
 from garnet.parameters import AnyNumber, require_parameters
+from garnet.progress import Clock, Progress, Stage
 from garnet.purify.features import scale
-from garnet.purify.result import Clock, Ledger, Progress, Stage
+from garnet.purify.result import Ledger
 from garnet.purify.scores import inner_products
 
 Similarity = Literal["auto", "jaccard", "cosine"]

@@ -15,7 +15,7 @@ from garnet.defenses.jaccard import jaccard_similarity
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split
 from garnet.parameters import Count, NonNegative, Share, require_parameters, require_seed, require_seeds
-from garnet.purify.result import Clock, Progress
+from garnet.progress import Clock, Progress, Step
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
 
@@ -80,7 +80,7 @@ class LinearFloor:
         """The same predictor for every seed."""
         require_seeds(seeds)
         if progress is not None:
-            progress("fit")
+            progress(Step("fit"))
         one = self.fit(graph)
         return tuple(replace(one, seed=seed) for seed in seeds)
 

@@ -28,7 +28,7 @@ from garnet.parameters import (
     require_parameters,
     require_seeds,
 )
-from garnet.purify.result import Clock, Progress
+from garnet.progress import Clock, Progress, Step
 from garnet.training.loop import Training, require_batches
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import Best, Lesson, require_trainable
@@ -204,8 +204,8 @@ class _Course:
                     with torch.no_grad():
                         best.update(epoch, parameters, logits(convolution, None), lesson)
             if self.progress is not None and epoch % 10 == 0:
-                checked = f", validation {best.accuracy.item():.1%}" if len(lesson.checked) else ""
-                self.progress(f"epoch {epoch} of {training.epochs}{checked}")
+                checked = f"validation {best.accuracy.item():.1%}" if len(lesson.checked) else ""
+                self.progress(Step("train", checked, epoch, training.epochs))
             if best.all_done:
                 break
         return best

@@ -12,8 +12,8 @@ from garnet.defenses.base import Defense, Purifier
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Device, require_device, require_parameters, require_seeds
+from garnet.progress import Progress, Stage
 from garnet.purify.garnet import GARNET
-from garnet.purify.result import Progress, Stage
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable

@@ -16,7 +16,7 @@ from garnet.backbones.h2gcn import H2GCNInputs
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Bytes, Count, Device, require_device, require_parameters, require_seeds
-from garnet.purify.result import Clock, Progress
+from garnet.progress import Clock, Progress
 from garnet.spectral import choose_solver
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor

@@ -13,7 +13,7 @@ from garnet.figures.table import FIGURES, Drawing
 from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
 from garnet.io.targets import require_file, require_folder
-from garnet.purify.result import Progress
+from garnet.progress import Progress, Step
 from garnet.registry import known_name
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def write(
     drawn: dict[str, Figure] = {}
     for name in wanted or FIGURES:
         if progress is not None:
-            progress(name)
+            progress(Step(name))
         drawn[name] = draw(name, records)
     with writing(folder):
         folder.mkdir(exist_ok=True)

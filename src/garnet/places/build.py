@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,9 +29,7 @@ from garnet.places.edge_sort import Counter, Spool
 from garnet.places.resume import identity
 from garnet.places.tile_writer import finish, write_features, write_strip
 from garnet.places.tiles import MANIFEST, Rows, TiledGraph
-
-if TYPE_CHECKING:
-    from garnet.purify.result import Progress
+from garnet.progress import Progress, Step
 
 _UNFINISHED = "unfinished"
 # What NumPy, SciPy and torch take before any graph is there, and what is held of each node and each pair of a chunk.
@@ -116,7 +114,11 @@ def lay_tiles(
     if isinstance(parts, int) and parts < 1:
         raise ParameterError(f"The 'parts' parameter of build_tiles must be an integer >= 1. Got {parts} instead.")
     opened = open_source(source)
-    say = progress or (lambda stage: None)
+
+    def say(detail: str) -> None:
+        if progress is not None:
+            progress(Step("tile", detail))
+
     with writing(folder):
         remove(folder)
         folder.mkdir()

@@ -36,7 +36,7 @@ from garnet.places.result import TiledPurification, from_facts, plain_parameters
 from garnet.places.resume import Resumable, identity
 from garnet.places.row_store import Parts, Run, Tall, here
 from garnet.places.tiles import TiledGraph
-from garnet.purify.result import Progress, Step
+from garnet.progress import Progress, Step
 
 if TYPE_CHECKING:
     from garnet.purify.garnet import GARNET
@@ -199,7 +199,7 @@ def purify_to_file(task: Task, output: Path, *, overwrite: bool = False) -> Tile
                 "tiles."
             )
         if task.progress is not None:
-            task.progress("write")
+            task.progress(Step("write"))
         graph, staged = tiles.to_graph(), made.folder / target.name
         graph.save(staged)
         with writing(output):
@@ -246,17 +246,22 @@ def _purified(task: Task, opened: EdgeSource, scratch: Scratch, *, as_table: boo
         if as_table:
             run.require_package(*NEEDED)
         run.require_folder(folder)
-    step: Step | None = getattr(task.progress, "step", None)
     clock, tiles = Resumable(Journal(folder), task.progress), folder / "tiles"
     with clock("tile") as facts:
         if facts is None:
-            say = None if step is None else lambda name: step(name, 0, 0)
-            lay_tiles(task.source, tiles, memory=cut.memory, parts=cut.parts, symmetrize=task.symmetrize, progress=say)
+            lay_tiles(
+                task.source,
+                tiles,
+                memory=cut.memory,
+                parts=cut.parts,
+                symmetrize=task.symmetrize,
+                progress=task.progress,
+            )
             facts = {"memory": cut.memory}
             clock.note(facts, tiles.iterdir())
     graph = TiledGraph.open(tiles)
     require_valid(purifier, graph.num_nodes, graph.num_edges)
-    rows = Parts(folder, graph.bounds, run, step)
+    rows = Parts(folder, graph.bounds, run, clock.tell)
     if run is here:
         rows.hold(cut.spare(graph.num_nodes, graph.parts))
     # Workers may have other limits when a run goes on.

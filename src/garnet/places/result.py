@@ -12,7 +12,8 @@ from garnet.places.edge_table import EdgeTable, is_table
 from garnet.places.neighbors import Effort
 from garnet.places.prune import Pruned
 from garnet.places.tiles import TiledGraph
-from garnet.purify.result import Stage, plain
+from garnet.progress import Stage
+from garnet.purify.result import plain
 
 if TYPE_CHECKING:
     from garnet.purify.garnet import GARNET

@@ -16,7 +16,7 @@ from garnet.graph.graph import Graph
 from garnet.io.identity import file_identity
 from garnet.io.scratch import left_behind
 from garnet.places.journal import Journal
-from garnet.purify.result import Clock, Progress, Stage
+from garnet.progress import Clock, Progress, Stage
 
 _STAGES = ("tile", "embed", "neighbours", "prune")
 

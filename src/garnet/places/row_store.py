@@ -18,10 +18,12 @@ from torch import Tensor
 from garnet.errors import GarnetError
 from garnet.io.atomic import atomic_path
 from garnet.io.removal import remove
-from garnet.purify.result import Step
 
 _AGAIN = "remove its folder, and the work begins again."
 
+
+Tell = Callable[[str, int, int], None]
+"""Called with the name of a step, how many of its tasks are done, and how many there are."""
 
 Done = Callable[[int, int], None]
 """Called with the number of tasks that are done, and with that of all."""
@@ -128,7 +130,7 @@ class Parts:
         step: told of the steps that last: the name of each, tasks done, and all tasks.
     """
 
-    def __init__(self, folder: Path, bounds: Sequence[int], run: Run = here, step: Step | None = None) -> None:
+    def __init__(self, folder: Path, bounds: Sequence[int], run: Run = here, step: Tell | None = None) -> None:
         self.folder, self.bounds, self.run, self.step = folder, tuple(bounds), run, step
         self._room = [0]
 

@@ -33,8 +33,9 @@ from garnet.parameters import (
     require_valid,
 )
 from garnet.places.plan import Memory
+from garnet.progress import Clock, Progress
 from garnet.purify.features import Features, Scaling, alikeness, feature_block, require_features, scale
-from garnet.purify.result import Clock, Ledger, Progress, Purification
+from garnet.purify.result import Ledger, Purification
 from garnet.purify.scores import (
     base_embedding,
     believed_if_unknown,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,20 +14,11 @@ from torch import Tensor
 from garnet.graph.edges import contains
 from garnet.graph.graph import Edges, Graph
 from garnet.linalg.sparse import to_host
-from garnet.machine import peak_memory
+from garnet.progress import Stage
 from garnet.spectral.spectrum import Spectrum
 
 if TYPE_CHECKING:
     from garnet.purify.garnet import GARNET
-
-Progress = Callable[[str], None]
-"""Called with the name of each stage as it begins.
-
-One that has a method `step` as well, a `Step`, is told by long stages how far they are.
-"""
-
-Step = Callable[[str, int, int], None]
-"""Called with the name of a step of a stage, how many of its tasks are done, and how many there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +83,6 @@ class Ledger:
     def share_dropped(self, edges: Edges) -> float:
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
         return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a stage cost: its seconds, and the largest resident memory of the process by its end, in bytes."""
-
-    name: str
-    seconds: float
-    peak_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,20 +152,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, int | float | str | None) else repr(value)
-
-
-class Clock:
-    """Times stages, tells a listener when one begins, and keeps what each cost."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.stages: list[Stage] = []
-        self._progress = progress
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Run one stage."""
-        if self._progress is not None:
-            self._progress(name)
-        start = time.perf_counter()
-        yield
-        self.stages.append(Stage(name, time.perf_counter() - start, peak_memory()))

@@ -20,7 +20,7 @@ from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.provenance import Provenance
 from garnet.io.archive import Archive
 from garnet.io.atomic import atomic_path
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 
 
 def write_described(path: str | Path, name: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from garnet.graph.provenance import Provenance
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 from garnet.report.charts import Bar, bars
 from garnet.report.sections import Section, code, facts
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from garnet.graph.graph import Graph
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
 from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties
 from garnet.report.provenance import cost_section, made_section

@@ -19,7 +19,7 @@ from garnet.graph.graph import Graph, as_graph
 from garnet.graph.provenance import Provenance
 from garnet.io.atomic import atomic_path
 from garnet.parameters import require_device
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 from garnet.registry import BACKBONES
 from garnet.training.supervision import MOST_CLASSES
 

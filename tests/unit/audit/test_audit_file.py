@@ -11,7 +11,7 @@ from garnet.audit.file import load_audit, save_audit
 from garnet.datasets import block_model
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from garnet.datasets import block_model, cora, random_split
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.edges import canonical, contains
 from garnet.graph.perturbation import Perturbation
-from garnet.purify.result import Stage
+from garnet.progress import Stage
 from garnet.report.page import write_report
 from garnet.report.result import Accuracy, make_result, save_result
 from garnet.report.sections import embedded, table

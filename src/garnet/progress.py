@@ -1,0 +1,77 @@
+"""How work says how far it is, and what each of its stages cost: one protocol for all that lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from garnet.machine import peak_memory
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where some work is; as text, one line.
+
+    Attributes:
+        stage: what is being done.
+        detail: which part of it, or what has come of it so far.
+        done: how much of it is done.
+        total: how much there is; 0 where nobody knows.
+
+    Example:
+        >>> print(Step("train", done=20, total=200))
+        train 20/200
+        >>> print(Step("embed", "columns", done=1_024))
+        embed: columns 1,024
+    """
+
+    stage: str
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+    def __str__(self) -> str:
+        far = f" {self.done:,}/{self.total:,}" if self.total else f" {self.done:,}" if self.done else ""
+        return f"{self.stage}: {self.detail}{far}" if self.detail else f"{self.stage}{far}"
+
+
+Progress = Callable[[Step], None]
+"""Called as a stage begins, and now and then while it lasts; `print` will do."""
+
+
+class Stop(Exception):
+    """Raised by a `Progress` to end an attack early; what was done so far is returned."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage cost: its seconds, and the largest resident memory of the process by its end, in bytes."""
+
+    name: str
+    seconds: float
+    peak_bytes: int
+
+
+class Clock:
+    """Times stages, tells a listener of each as it begins, and keeps what each cost."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.stages: list[Stage] = []
+        self._progress = progress
+        self._name = ""
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Run one stage."""
+        self._name = name
+        self.tell()
+        start = time.perf_counter()
+        yield
+        self.stages.append(Stage(name, time.perf_counter() - start, peak_memory()))
+
+    def tell(self, detail: str = "", done: int = 0, total: int = 0) -> None:
+        """Say how far the stage is that is running."""
+        if self._progress is not None:
+            self._progress(Step(self._name, detail, done, total))
