@@ -28,7 +28,7 @@ from garnet import GARNET, Graph
 from garnet.backbones import GCN
 from garnet.datasets import block_model, class_features, load_graph, nested_block_model, random_split
 from garnet.graph.graph import as_graph
-from garnet.neighbors.quantizer import Quantiser
+from garnet.neighbors.quantizer import Quantizer
 from garnet.neighbors.search import recall
 from garnet.purify import garnet as purify
 from garnet.spectral.chebyshev import _Projection
@@ -117,8 +117,8 @@ def parts(purifier: GARNET, graph: Graph) -> dict[str, dict[str, float]]:
     meter.watch(Columns, "rotate", operations=lambda basis, rotation: 2 * n * basis.size * rotation.shape[1])
     meter.watch(_Projection, "ritz_values")
     meter.watch(_Projection, "ritz")
-    meter.watch(garnet.neighbors.search, "fit_quantiser")
-    meter.watch(Quantiser, "assign")
+    meter.watch(garnet.neighbors.search, "fit_quantizer")
+    meter.watch(Quantizer, "assign")
     meter.watch(garnet.neighbors.cell_index, "nearest", operations=pairs_compared)
     meter.watch(purify, "squared_distances", bytes=lambda points, edges: 8 * points.shape[1] * edges.shape[1])
     meter.watch(purify, "inner_products", bytes=lambda left, _, edges: 8 * left.shape[1] * edges.shape[1])

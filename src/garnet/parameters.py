@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import collections.abc
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 
-from garnet.errors import GraphError, ParameterError, brief
-
-if TYPE_CHECKING:
-    from garnet.purify.garnet import GARNET
-
-Score = Literal["distance", "signed", "distortion"]
-GammaUnit = Literal["quantile", "absolute"]
-Weight = Literal["auto", "similarity", "score", "one"]
+from garnet.errors import ParameterError, brief
 
 # No count of anything in a model or an attack is larger; torch and NumPy fail in other words where one is.
 _MOST = 2**31 - 1
@@ -248,24 +241,6 @@ def _several(rule: Rule) -> Rule:
         return wanted and f"a tuple of which each is {wanted}"
 
     return Rule(broken, lambda value: tuple(map(rule.plain, value)))
-
-
-def require_valid(purifier: GARNET, nodes: int, edges: int) -> None:
-    """Refuse, in one sentence, parameters that a graph so large does not allow, and a device that is not here.
-
-    Raises:
-        ParameterError: a parameter lies outside what is allowed.
-        GraphError: there is nothing to purify.
-    """
-    if edges == 0:
-        raise GraphError(f"The graph has {nodes} nodes and no edges between them; there is nothing to purify.")
-    require_rules(purifier, _rules_on(purifier, nodes))
-    require_device(purifier.device, "GARNET")
-
-
-def _rules_on(p: GARNET, n: int) -> Iterator[tuple[str, bool, str]]:
-    yield "k", p.k is None or p.k < n, f"below the number of nodes, {n}"
-    yield "rank", p.rank is None or p.rank == "auto" or p.rank < n, f"below {n}, the node count"
 
 
 def require_device(name: Any, owner: str) -> None:

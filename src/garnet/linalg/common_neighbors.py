@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from garnet.graph.edges import among, numbers
+from garnet.graph.edges import among
 from garnet.linalg.device_graph import Resident
 
-_CHUNK = 1 << 22  # neighbours looked up at once
-_CHUNK_ON_GPU = 1 << 28
+# Neighbours looked up at once, and rows that they are looked up in: few enough to stay in a processor's cache.
+_LOOKUPS, _ROWS = 1 << 18, 1 << 11
+_LOOKUPS_ON_GPU, _ROWS_ON_GPU = 1 << 27, 1 << 17
+_BITS = 12  # of a column, which say where among the marks of its row it is
+
+
+class Pattern(NamedTuple):
+    """Where the entries of some rows are: (rows + 1,) where each row begins, and (nnz,) columns, sorted in each row."""
+
+    starts: Tensor
+    columns: Tensor
 
 
 def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     """Common neighbours of each pair, over the most it could have: those of the end with fewer, but for the other end.
-
-    The neighbours of the end with fewer are looked up among those of the other, so a hub costs no more than its
-    neighbours do: the time is that of the sum of the smaller degrees.
 
     Args:
         graph: the graph; weights do not count.
@@ -25,24 +33,91 @@ def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     Returns:
         (m,) shares from 0 to 1.
     """
-    n, here = graph.num_nodes, edges.device
-    starts, columns, degrees = graph.starts.long(), graph.columns.long(), graph.counts
-    entries = numbers(graph.rows, columns, n)
+    whole = Pattern(graph.starts.long(), graph.columns)
     first, second = edges
-    fewer = torch.where(degrees[first] <= degrees[second], first, second)
-    other = first + second - fewer
-    ends = degrees[fewer].cumsum(0)
-    common = torch.zeros(len(fewer), device=here)
-    chunk = _CHUNK if here.type == "cpu" else _CHUNK_ON_GPU
-    low, done = 0, 0
-    while low < len(fewer):
-        high = max(int(torch.searchsorted(ends, done + chunk, right=True)), low + 1)
-        counts = degrees[fewer[low:high]]
-        pair = torch.repeat_interleave(torch.arange(high - low, device=here), counts)
-        begins = starts[fewer[low:high]] - (ends[low:high] - counts - done)
-        sought = numbers(other[low:high][pair], columns[torch.arange(len(pair), device=here) + begins[pair]], n)
-        place = torch.searchsorted(entries, sought).clamp_max(max(len(entries) - 1, 0))
-        common[low:high] = torch.bincount(pair[entries[place] == sought], minlength=high - low)
+    fewest = torch.minimum(graph.counts[first], graph.counts[second])
+    joined = among(graph.edges, edges, graph.num_nodes).long()
+    return share_of_most(count_common(whole, first, whole, second), fewest - joined)
+
+
+def share_of_most(common: Tensor, most: Tensor) -> Tensor:
+    """Common neighbours over the most there could be, in float32; 0 where there could be none."""
+    return common.float() / most.clamp_min(1).float()
+
+
+def count_common(left: Pattern, first: Tensor, right: Pattern, second: Tensor) -> Tensor:
+    """How many columns a row of one matrix shares with a row of another, for each of some pairs of rows.
+
+    The entries of the shorter row are looked up in the longer one, so a hub costs no more than its neighbours do: the
+    time is that of the sum of the smaller degrees.
+
+    Args:
+        left: where the entries of the one are.
+        first: (m,) its rows, in ascending order.
+        right: where the entries of the other are, of the same columns.
+        second: (m,) its rows.
+
+    Returns:
+        (m,) int64.
+    """
+    few = left.starts.diff()[first] <= right.starts.diff()[second]
+    # Pairs in the order of the rows that are looked up in, which then stay in the cache.
+    these = few.nonzero()[:, 0]
+    these = these[second[these].argsort(stable=True)]
+    others = (~few).nonzero()[:, 0]
+    common = torch.zeros(len(first), dtype=torch.int64, device=first.device)
+    common[these] = _looked_up(left, first[these], right, second[these])
+    common[others] = _looked_up(right, second[others], left, first[others])
+    return common
+
+
+def _looked_up(few: Pattern, rows: Tensor, many: Pattern, others: Tensor) -> Tensor:
+    """How many entries of each of some rows are also in another row, for pairs sorted by the other.
+
+    Most are in no place that any entry of the other row has marked, by its last bits; only those that are need a
+    search.
+    """
+    on_gpu = rows.is_cuda
+    lookups, height = (_LOOKUPS_ON_GPU, _ROWS_ON_GPU) if on_gpu else (_LOOKUPS, _ROWS)
+    counts = few.starts.diff()[rows]
+    ends = counts.cumsum(0)
+    marks = torch.zeros(height << _BITS, dtype=torch.bool, device=rows.device)
+    common = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    low = done = 0
+    while low < len(rows):
+        least = int(others[low])
+        far = int(torch.searchsorted(ends, done + lookups, right=True)), int(torch.searchsorted(others, least + height))
+        high = max(min(far), low + 1)
+        some = slice(low, high)
+        held = many.starts[least : int(others[high - 1]) + 2]
+        columns = many.columns[int(held[0]) : int(held[-1])]
+        lines = torch.arange(len(held) - 1, device=rows.device).repeat_interleave(held.diff())
+        marked = _mark(lines, columns)
+        marks[marked] = True
+        pair = torch.arange(high - low, device=rows.device).repeat_interleave(counts[some])
+        begins = few.starts[rows[some]] - (ends[some] - counts[some] - done)
+        sought = few.columns[torch.arange(len(pair), device=rows.device) + begins[pair]]
+        line = (others[some] - least)[pair]
+        likely = marks[_mark(line, sought)].nonzero()[:, 0]
+        marks[marked] = False
+        there = _among(_key(lines, columns), _key(line[likely], sought[likely]))
+        common[some] = torch.bincount(pair[likely[there]], minlength=high - low)
         low, done = high, int(ends[high - 1])
-    most = degrees[fewer] - among(graph.edges, edges, n).long()
-    return common / most.clamp_min(1)
+    return common
+
+
+def _mark(line: Tensor, columns: Tensor) -> Tensor:
+    """The place of an entry among the marks."""
+    return (line << _BITS) | (columns & ((1 << _BITS) - 1))
+
+
+def _key(line: Tensor, columns: Tensor) -> Tensor:
+    """Entries as numbers in the order of rows, and of columns within each."""
+    return (line << 32) | columns
+
+
+def _among(keys: Tensor, sought: Tensor) -> Tensor:
+    """Which of some numbers are among others, which are sorted."""
+    if not len(keys):
+        return torch.zeros_like(sought, dtype=torch.bool)
+    return keys[torch.searchsorted(keys, sought).clamp_max(len(keys) - 1)] == sought

@@ -1,55 +1,73 @@
-"""Points sorted by cell, each cell searched together with those around it."""
+"""Which cell each point is in, which cells lie around which, and how the points of a cell find their neighbours."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from garnet.linalg.triton_ops import nearest, usable
 from garnet.neighbors.distances import GROUP, ask, lift, nearest_of_lifted, tile_rows, without_self
-from garnet.neighbors.quantizer import Quantiser, sorted_places
+from garnet.neighbors.quantizer import Quantizer, sorted_places
+
+Fetch = Callable[[int], tuple[Tensor, Tensor]]
+"""Gives the points of a cell, as `lift` makes them, and their numbers."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Points sorted by cell, where a cell too large for one matrix is cut into parts.
+class CellIndex:
+    """Points in cells that are small enough to be compared with one another at once.
 
     Attributes:
-        order: (n,) the points, part after part.
-        part: (n,) the part of each point.
-        sizes: (parts,) how many points each has.
-        ranked: (parts, m) the parts to search for the neighbours of each, itself leading.
+        cell: (n,) the cell of each point.
+        ranked: (cells, m) the cells to search for the neighbours of each, itself leading.
     """
 
-    order: Tensor
-    part: Tensor
-    sizes: Tensor
+    cell: Tensor
     ranked: Tensor
 
+    @cached_property
+    def sizes(self) -> Tensor:
+        """How many points each cell has, (cells,)."""
+        return torch.bincount(self.cell, minlength=len(self.ranked))
+
+    @cached_property
+    def order(self) -> Tensor:
+        """The points, (n,), cell after cell."""
+        return self.cell.argsort(stable=True)
+
     @classmethod
-    def of(cls, quantiser: Quantiser, owner: Tensor, *, largest: int, reach: int) -> Layout:
-        """The layout of points whose cells are known, in parts of at most `largest`, `reach` of them around each."""
-        counts = torch.bincount(owner, minlength=len(quantiser.centres))
-        order, places = sorted_places(owner, counts)
-        parts = (counts + largest - 1) // largest
-        first = parts.cumsum(0) - parts
-        part = first[owner] + places * parts[owner] // counts[owner]
-        # The j-th part around a cell belongs to the cell at which so many parts have been passed.
-        passed = parts[quantiser.ranked].cumsum(dim=1)
+    def of(cls, quantizer: Quantizer, owner: Tensor, *, largest: int, reach: int) -> CellIndex:
+        """An index of points whose cells are known; a cell of more than `largest` is cut into several.
+
+        Args:
+            quantizer: of the cells.
+            owner: (n,) the cell of each point.
+            largest: points of a cell, at most.
+            reach: cells to rank around each.
+        """
+        counts = torch.bincount(owner, minlength=len(quantizer.centres))
+        _, places = sorted_places(owner, counts)
+        pieces = (counts + largest - 1) // largest
+        first = pieces.cumsum(0) - pieces
+        cell = first[owner] + places * pieces[owner] // counts[owner]
+        # The j-th piece around a cell belongs to the cell at which so many pieces have been passed.
+        passed = pieces[quantizer.ranked].cumsum(dim=1)
         steps = torch.arange(min(reach, int(passed[:, -1].min())), device=owner.device)
         at = torch.searchsorted(passed, steps.expand(len(passed), -1).contiguous(), right=True)
-        cell = quantiser.ranked.gather(1, at)
-        ranked = first[cell] + steps - (passed.gather(1, at) - parts[cell])
-        ranked = ranked.repeat_interleave(parts, dim=0)
+        near = quantizer.ranked.gather(1, at)
+        ranked = first[near] + steps - (passed.gather(1, at) - pieces[near])
+        ranked = ranked.repeat_interleave(pieces, dim=0)
         own = torch.arange(len(ranked), device=owner.device)
         ranked[:, -1] = torch.where((ranked == own[:, None]).any(dim=1), ranked[:, -1], own)
         others = (ranked != own[:, None]).to(torch.uint8)
-        return cls(order, part, torch.bincount(part), ranked.gather(1, others.argsort(dim=1, stable=True)))
+        return cls(cell, ranked.gather(1, others.argsort(dim=1, stable=True)))
 
     def search(self, points: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Squared distances and indices of the k nearest to each point within `probes` parts around its own.
+        """Squared distances and indices of the k nearest to each point within `probes` cells around its own.
 
         On a GPU, neighbours that are equally far but for some millionths of their squares may change places.
         """
@@ -62,34 +80,61 @@ class Layout:
             found = self.order[places]
             left = (~sure).nonzero()[:, 0]
         if len(left):
-            self._compare(points, left, k, probes, away, found)
+            sizes, dimension = self.sizes.tolist(), points.shape[1]
+            lifted = lift(points, self.order)
+            cells = list(zip(torch.split(lifted, sizes), torch.split(self.order, sizes), strict=True))
+            around = self.around(k, probes)
+            counts = torch.bincount(self.cell[self.order[left]], minlength=len(cells)).tolist()
+            for number, mine in enumerate(torch.split(left, counts)):
+                if len(mine):
+                    asking = lifted[mine], self.order[mine]
+                    for some, *near in compare(asking, around[number], cells.__getitem__, k, dimension):
+                        away[mine[some]], found[mine[some]] = near
         back = torch.empty_like(self.order)
         back[self.order] = torch.arange(n, device=back.device)
         return away[back], found[back]
 
-    def _compare(self, points: Tensor, left: Tensor, k: int, probes: int, away: Tensor, found: Tensor) -> None:
-        """Fill in some rows, sorted, by one matrix of distances for each part that has some."""
-        dimension, sizes = points.shape[1], self.sizes.tolist()
-        points = lift(points, self.order)
-        parts = list(zip(torch.split(points, sizes), torch.split(self.order, sizes), strict=True))
-        # Pools are filled up to whole groups, with points that are infinitely far.
-        nobody = torch.zeros_like(points[:GROUP])
-        nobody[:, dimension] = torch.inf
+    def around(self, k: int, probes: int) -> list[list[int]]:
+        """The cells to search for the k neighbours of the points of each cell: more than `probes` where these are few.
+
+        All cells, where those that are ranked have too few points.
+        """
         enough = (self.sizes[self.ranked].cumsum(dim=1) <= k).sum(dim=1) + 1
-        wide, ranked = enough.clamp(min=probes).tolist(), self.ranked.tolist()
-        counts = torch.bincount(self.part[self.order[left]], minlength=len(parts)).tolist()
-        for number, mine in enumerate(torch.split(left, counts)):
-            if not len(mine):
-                continue
-            near, width = ranked[number], wide[number]
-            members = [parts[other] for other in near[:width]] if width <= len(near) else parts
-            lacking = -sum(len(ids) for _, ids in members) % GROUP
-            pool = torch.cat([*(lifted for lifted, _ in members), nobody[:lacking]])
-            pool_ids = torch.cat([*(ids for _, ids in members), self.order[:lacking]])
-            for some in torch.split(mine, tile_rows(points, len(pool))):
-                asking = points[some]
-                near_some = nearest_of_lifted(ask(asking, dimension), pool, pool_ids, k + 1)
-                away[some], found[some] = without_self(*near_some, self.order[some], k, asking[:, dimension])
+        widths = enough.clamp(min=probes).tolist()
+        every = list(range(len(self.ranked)))
+        return [
+            near[:width] if width <= len(near) else every
+            for near, width in zip(self.ranked.tolist(), widths, strict=True)
+        ]
+
+
+def compare(
+    asking: tuple[Tensor, Tensor], around: list[int], fetch: Fetch, k: int, dimension: int
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """The k nearest to some points among those of some cells, by one matrix of distances.
+
+    Args:
+        asking: the points, as `lift` makes them, and their numbers.
+        around: the cells.
+        fetch: gives the points of one.
+        k: neighbours of each.
+        dimension: coordinates of a point.
+
+    Yields:
+        Some of the points, squared distances and numbers of their neighbours, (s, k) each.
+    """
+    lifted, numbers = asking
+    pools, ids = zip(*map(fetch, around), strict=True)
+    # Pools are filled up to whole groups, with points that are infinitely far.
+    lacking = -sum(map(len, ids)) % GROUP
+    nobody = lifted.new_zeros(lacking, lifted.shape[1])
+    nobody[:, dimension] = torch.inf
+    pool, pool_ids = torch.cat([*pools, nobody]), torch.cat([*ids, numbers.new_full((lacking,), -1)])
+    rows = tile_rows(lifted, len(pool))
+    for begin in range(0, len(numbers), rows):
+        some = slice(begin, begin + rows)
+        near = nearest_of_lifted(ask(lifted[some], dimension), pool, pool_ids, k + 1)
+        yield some, *without_self(*near, numbers[some], k, lifted[some, dimension])
 
 
 def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, float]:

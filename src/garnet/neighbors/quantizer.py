@@ -17,7 +17,7 @@ _BEAM = 4
 
 
 @dataclass(frozen=True)
-class Quantiser:
+class Quantizer:
     """Cells in groups: a point belongs to the closest cell of the groups closest to it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Quantiser:
         return _assign(points, self.groups, torch.split(self.centres, list(self.counts)))
 
 
-def fit_quantiser(sample: Tensor, cells: int, *, seed: int, reach: int = 256) -> Quantiser:
+def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256) -> Quantizer:
     """About `cells` cells by k-means on a sample, of a few dozen points a cell: groups first, each then split.
 
     Cells are ranked by the votes of the sample: a point that lies in one cell and has another among its four closest
@@ -63,7 +63,7 @@ def fit_quantiser(sample: Tensor, cells: int, *, seed: int, reach: int = 256) ->
         for g, mine in enumerate(members)
     ]
     ranked = _ranked(sample, _assign(sample, groups, centres), torch.cat(centres), reach)
-    return Quantiser(groups, torch.cat(centres), tuple(len(mine) for mine in centres), ranked)
+    return Quantizer(groups, torch.cat(centres), tuple(len(mine) for mine in centres), ranked)
 
 
 def _assign(points: Tensor, groups: Tensor, cells: Sequence[Tensor]) -> Tensor:

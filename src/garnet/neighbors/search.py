@@ -12,15 +12,18 @@ from torch import Tensor
 
 from garnet.errors import MissingExtra, ParameterError, RecallWarning, brief
 from garnet.graph.edges import pairs
-from garnet.neighbors.cell_index import Layout, probes_needed
+from garnet.neighbors.cell_index import CellIndex, probes_needed
 from garnet.neighbors.distances import nearest_in_pool
-from garnet.neighbors.quantizer import fit_quantiser
+from garnet.neighbors.quantizer import Quantizer, fit_quantizer
 from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 
 EXACT_UP_TO = 50_000
 _EXACT_ON_GPU = 300_000
+TRAINING = 24
+"""Points of the sample for each cell."""
+
+# Points of a cell at least, times its fair share at most, and times as many where a GPU compares them.
 _SMALLEST_CELL, _LARGEST_CELL, _MORE_ON_GPU = 128, 4, 8
-_TRAINING = 24
 
 
 class Neighbors(Protocol):
@@ -37,6 +40,44 @@ class Exact:
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
         return _search(_centred(points), torch.arange(len(points), device=points.device), k)[1]
+
+
+class PointSource(Protocol):
+    """Points about their mean, wherever they lie."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Some of them, (s, d)."""
+
+    def assign(self, quantizer: Quantizer) -> Tensor:
+        """The cell of each, (n,)."""
+
+    def nearest(self, rows: Tensor, k: int) -> Tensor:
+        """The k nearest others of some of them, (s, k), by comparing them with all."""
+
+
+@dataclass(frozen=True)
+class HeldPoints:
+    """Points in memory, on any device: see `PointSource`."""
+
+    points: Tensor
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def take(self, rows: Tensor) -> Tensor:
+        """See `PointSource`."""
+        return self.points[rows.to(self.points.device)]
+
+    def assign(self, quantizer: Quantizer) -> Tensor:
+        """See `PointSource`."""
+        return quantizer.assign(self.points)
+
+    def nearest(self, rows: Tensor, k: int) -> Tensor:
+        """See `PointSource`."""
+        return _search(self.points, rows.to(self.points.device), k)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +107,27 @@ class Cells:
 
     def search(self, points: Tensor, k: int, *, seed: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices of the neighbours, (n, k) each, nearest first."""
+        points, size = _centred(points), self.points_a_cell(len(points), on_gpu=points.is_cuda)
+        if len(points) <= max(8 * size, 2 * k):
+            return _search(points, torch.arange(len(points), device=points.device), k)
+        index, probes, _ = self.index(HeldPoints(points), k, size=size, seed=seed)
+        return index.search(points, k, probes)
+
+    def points_a_cell(self, n: int, *, on_gpu: bool = False) -> int:
+        """Points of a cell, about, where there are n."""
+        return self.size or max(_SMALLEST_CELL, round(n**0.5 / 5)) * (_MORE_ON_GPU if on_gpu else 1)
+
+    def index(self, points: PointSource, k: int, *, size: int, seed: int) -> tuple[CellIndex, int, float]:
+        """The cells of some points, how many to probe for k neighbours, and the recall that this promises."""
         n = len(points)
-        size = self.size or max(_SMALLEST_CELL, round(n**0.5 / 5)) * (_MORE_ON_GPU if points.is_cuda else 1)
-        points = _centred(points)
-        if n <= max(8 * size, 2 * k):
-            return _search(points, torch.arange(n, device=points.device), k)
-        shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(points.device)
-        sample = points[shuffled[: _TRAINING * n // size]]
-        quantiser = fit_quantiser(sample, n // size, seed=seed, reach=self.max_probes)
-        layout = Layout.of(quantiser, quantiser.assign(points), largest=_LARGEST_CELL * size, reach=self.max_probes)
-        some = shuffled[-self.sample :]  # not those that the cells were made for
-        truth = _search(points, some, k)[1]
-        probes, reached = probes_needed(layout.ranked[layout.part[some]], layout.part[truth], self.recall)
+        shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        sample = points.take(shuffled[: TRAINING * n // size])
+        quantizer = fit_quantizer(sample, n // size, seed=seed, reach=self.max_probes)
+        owner = points.assign(quantizer)
+        index = CellIndex.of(quantizer, owner, largest=_LARGEST_CELL * size, reach=self.max_probes)
+        some = shuffled[-self.sample :].to(owner.device)  # not those that the cells were made for
+        truth = points.nearest(some, k)
+        probes, reached = probes_needed(index.ranked[index.cell[some]], index.cell[truth], self.recall)
         if reached < self.recall - 1e-6:
             warnings.warn(
                 f"The search 'Cells' finds about {reached:.3f} of the neighbours with {probes} probes, less than "
@@ -85,7 +135,7 @@ class Cells:
                 RecallWarning,
                 stacklevel=3,
             )
-        return layout.search(points, k, probes)
+        return index, probes, reached
 
 
 @dataclass(frozen=True, kw_only=True)

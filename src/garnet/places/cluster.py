@@ -1,6 +1,6 @@
 """Work on a Dask cluster instead of in this process.
 
-A task is a function and the names of files. What is large in it, and the same for many, such as the quantiser or the
+A task is a function and the names of files. What is large in it, and the same for many, such as the quantizer or the
 list of the tiles, is scattered once, and workers have it from one another; the scheduler sees neither.
 """
 

@@ -1,4 +1,4 @@
-"""The neighbours of points that lie in parts: one quantiser for all of them, and each cell searched on its own."""
+"""The neighbours of points that lie in parts: one quantizer for all of them, and each cell searched on its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from garnet.io.atomic import atomic_path
 from garnet.io.removal import remove
 from garnet.neighbors.cell_index import probes_needed
 from garnet.neighbors.distances import nearest_in_pool
-from garnet.neighbors.quantizer import Quantiser, fit_quantiser
+from garnet.neighbors.quantizer import Quantizer, fit_quantizer
 from garnet.neighbors.search import EXACT_UP_TO
 from garnet.places.plan import TRAINING, most_cells
 from garnet.places.row_store import Parts, Tall, read, truncated, write, write_array
@@ -116,8 +116,8 @@ def neighbor_pairs(
         recall: share of the true neighbours to find.
         max_probes: cells to search for the neighbours of a cell, at most.
         sample: points whose true neighbours are looked up to tell how many it must be.
-        memory: bytes that this process may hold, which trains the quantiser: less of it means fewer, larger cells.
-        seed: of the sample and the quantiser.
+        memory: bytes that this process may hold, which trains the quantizer: less of it means fewer, larger cells.
+        seed: of the sample and the quantizer.
 
     Returns:
         For i <= j the files of pairs (u, v) in int32, counted from the first node of part i and of part j.
@@ -132,22 +132,22 @@ def neighbor_pairs(
     cells = min(max(total // size, 1), most_cells(memory, points.width, max_probes))
     rows = _sample(parts, points, min(TRAINING * cells, total), known, seed) - mean.float()
     reach = total if total <= EXACT_UP_TO else max_probes
-    quantiser = _trained(parts.folder / "quantiser.npz", rows, cells, seed, reach)
+    quantizer = _trained(parts.folder / "quantizer.npz", rows, cells, seed, reach)
     count = parts.count
     shelved = [[parts.folder / f"{kind}-{i}.bin" for i in range(count)] for kind in ("shelf", "nodes")]
-    columns = points.files, repeat(points.width), repeat(mean), repeat(quantiser), *shelved
+    columns = points.files, repeat(points.width), repeat(mean), repeat(quantizer), *shelved
     counts = parts.do("sort into cells", _shelve, zip(*columns, strict=False))
     starts = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
     shelf = Shelf(tuple(shelved[0]), tuple(shelved[1]), starts, parts.bounds, points.width)
     if total <= EXACT_UP_TO:
-        effort, most = Effort(quantiser.ranked.shape[1], 1.0), total
+        effort, most = Effort(quantizer.ranked.shape[1], 1.0), total
     else:
         most = _LARGEST * max(size, total // cells)
-        effort = _effort(parts, shelf, quantiser, rows[:sample], k, most, recall)
+        effort = _effort(parts, shelf, quantizer, rows[:sample], k, most, recall)
     _note(parts.folder / _EFFORT, asdict(effort))
     groups = _groups(shelf.sizes, _GROUPS_A_PART * count)
     tasks = [
-        (shelf, quantiser, group, k, effort.probes, most, number, parts.folder) for number, group in enumerate(groups)
+        (shelf, quantizer, group, k, effort.probes, most, number, parts.folder) for number, group in enumerate(groups)
     ]
     found: dict[tuple[int, int], list[Path]] = {}
     for files in parts.do("search", _search, tasks):
@@ -158,10 +158,10 @@ def neighbor_pairs(
     return found
 
 
-def _trained(file: Path, rows: Tensor, cells: int, seed: int, reach: int) -> Quantiser:
-    """The quantiser, trained once: a run that goes on must not have another, as it would on other processors."""
+def _trained(file: Path, rows: Tensor, cells: int, seed: int, reach: int) -> Quantizer:
+    """The quantizer, trained once: a run that goes on must not have another, as it would on other processors."""
     if not file.exists():
-        trained = fit_quantiser(rows, cells, seed=seed, reach=reach)
+        trained = fit_quantizer(rows, cells, seed=seed, reach=reach)
         arrays: dict[str, Any] = {
             name: np.asarray(getattr(trained, name)) for name in ("groups", "centres", "counts", "ranked")
         }
@@ -169,7 +169,7 @@ def _trained(file: Path, rows: Tensor, cells: int, seed: int, reach: int) -> Qua
             np.savez(stream, **arrays)
     with np.load(file) as found:
         groups, centres, ranked = (torch.from_numpy(found[name]) for name in ("groups", "centres", "ranked"))
-        return Quantiser(groups, centres, tuple(found["counts"].tolist()), ranked)
+        return Quantizer(groups, centres, tuple(found["counts"].tolist()), ranked)
 
 
 def _known(file: Path, width: int) -> tuple[int, Tensor]:
@@ -195,20 +195,20 @@ def _rows(file: Path, width: int, count: int, seed: int) -> Tensor:
     return rows[here[torch.from_numpy(np.random.default_rng(seed).choice(len(here), count, replace=False))]]
 
 
-def _shelve(file: Path, width: int, mean: Tensor, quantiser: Quantiser, points: Path, nodes: Path) -> NDArray[np.int64]:
+def _shelve(file: Path, width: int, mean: Tensor, quantizer: Quantizer, points: Path, nodes: Path) -> NDArray[np.int64]:
     """Sort the points of a part by their cells."""
     rows = read(file, width)
     here = (rows.abs().amax(dim=1) > 0).nonzero()[:, 0]
     rows = rows[here] - mean.float()
-    owner = quantiser.assign(rows)
+    owner = quantizer.assign(rows)
     order = owner.argsort(stable=True)
     write(points, rows[order])
     write_array(nodes, here[order].int().numpy())
-    return torch.bincount(owner, minlength=len(quantiser.centres)).numpy()
+    return torch.bincount(owner, minlength=len(quantizer.centres)).numpy()
 
 
 def _effort(
-    parts: Parts, shelf: Shelf, quantiser: Quantiser, queries: Tensor, k: int, most: int, recall: float
+    parts: Parts, shelf: Shelf, quantizer: Quantizer, queries: Tensor, k: int, most: int, recall: float
 ) -> Effort:
     """How many cells to search, by the true neighbours of a sample; a run that goes on must not search others."""
     if (before := Effort.noted(parts.folder)) is not None:
@@ -218,11 +218,11 @@ def _effort(
     found = parts.do("try a sample", _truth, zip(*columns, strict=False))
     away, owner, place = (torch.cat(every, dim=1) for every in zip(*found, strict=True))
     nearest = away.topk(k + 1, dim=1, largest=False).indices
-    owner, place, own = owner.gather(1, nearest), place.gather(1, nearest), quantiser.assign(queries)
+    owner, place, own = owner.gather(1, nearest), place.gather(1, nearest), quantizer.assign(queries)
     # Of a crowded cell, a query sees the piece that it is in, or the first if it is in another cell.
     seen = torch.where(owner == own[:, None], place[:, :1] // most, 0)
     truth = owner.masked_fill(place // most != seen, -1)[:, 1:]
-    probes, reached = probes_needed(quantiser.ranked[own], truth, recall)
+    probes, reached = probes_needed(quantizer.ranked[own], truth, recall)
     if reached < recall - 1e-6:
         warnings.warn(
             f"The search finds about {reached:.3f} of the neighbours with {probes} probes, less than the {recall} it "
@@ -253,7 +253,7 @@ def _groups(sizes: NDArray[np.int64], count: int) -> list[list[int]]:
 
 
 def _search(
-    shelf: Shelf, quantiser: Quantiser, cells: list[int], k: int, probes: int, most: int, number: int, folder: Path
+    shelf: Shelf, quantizer: Quantizer, cells: list[int], k: int, probes: int, most: int, number: int, folder: Path
 ) -> list[tuple[int, int, str]]:
     """Find the neighbours of the points of some cells, and write the pairs; a list of the files is written last."""
     done = folder / f"pairs-{number}.json"
@@ -263,7 +263,7 @@ def _search(
     pairs = []
     for cell in cells:
         queries, names = shelf.cell(cell, int(sizes[cell]))
-        around = quantiser.ranked[cell].tolist()
+        around = quantizer.ranked[cell].tolist()
         enough = int(np.searchsorted(np.cumsum(np.minimum(sizes[around], most)), k + 1)) + 1
         others = [shelf.cell(near, most) for near in around[1 : max(probes, enough)]]
         for some, mine in zip(torch.split(queries, most), torch.split(names, most), strict=True):

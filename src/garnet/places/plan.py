@@ -22,7 +22,7 @@ BYTES_AN_EDGE = 150
 _HELD = 0.8
 # What a task takes however little there is to do.
 _LEAST_TASK = 128 << 20
-# Points of the sample for each cell of a quantiser, and the copies of them and of the ranked cells that training holds.
+# Points of the sample for each cell of a quantizer, and the copies of them and of the ranked cells that training holds.
 TRAINING = 24
 _COPIES_OF_A_SAMPLE, _COPIES_OF_A_RANK = 3, 3
 _BYTES_A_VOTE, _VOTES = 100, 4
@@ -112,7 +112,7 @@ class Cut:
 
 
 def most_cells(memory: int, width: int, reach: int) -> int:
-    """How many cells a quantiser may have, so that training it, where nothing else is held, stays within the memory.
+    """How many cells a quantizer may have, so that training it, where nothing else is held, stays within the memory.
 
     Args:
         memory: bytes that the process may hold.

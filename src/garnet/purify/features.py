@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,11 +15,10 @@ from torch import Tensor
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges, Graph
 from garnet.linalg.dense import eigh
+from garnet.purify.settings import Features, Scaling
 from garnet.spectral.spectrum import normalized_adjacency
 
-Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
-Scaling = Literal["unit", "none", "standardize", "minmax"]
-
+_COMPARED = 20_000  # edges, and pairs of nodes, whose likeness is compared
 _SHUFFLED_UP_TO = 10_000_000  # ends of edges; of more, some are drawn
 
 
@@ -78,38 +77,35 @@ def scale(block: Tensor, scaling: Scaling) -> Tensor:
     return block
 
 
-def alikeness(block: Tensor, edges: Edges | Tensor, *, seed: int = 0, most: int = 20_000) -> float:
+def alikeness(rows: Tensor | Callable[[Tensor], Tensor], edges: Edges | Tensor, *, seed: int = 0) -> float:
     """How much more alike the ends of edges are than the ends of others: 1 if always, 0 if no more than by chance.
 
     It is Somers' d, the share of comparisons that an edge wins less those that it loses, between edges and pairs of the
     same nodes joined at random.
 
     Args:
-        block: (n, d) features, rows of one length.
+        rows: (n, d) features, rows of one length; or a function that gives those of some nodes.
         edges: (2, m) edges.
-        seed: of the pairs, and of the edges if there are more than `most`.
-        most: how many of each are compared.
+        seed: of the pairs, and of the edges if there are many.
     """
+    take = rows.__getitem__ if isinstance(rows, Tensor) else rows
     edges = torch.as_tensor(edges).cpu().numpy()
-    return _alikeness(lambda u, v: (block[u] * block[v]).sum(dim=1).cpu().numpy(), edges, seed, most)
 
+    def alike(ends: NDArray[np.int64]) -> NDArray[np.float32]:
+        first, second = take(torch.from_numpy(ends.reshape(-1))).reshape(2, ends.shape[1], -1)
+        likeness: NDArray[np.float32] = (first * second).sum(dim=1).cpu().numpy()
+        return likeness
 
-def alikeness_of_ends(first: Tensor, second: Tensor, *, seed: int = 0, most: int = 20_000) -> float:
-    """The same for edges of which only the features of both ends are at hand, (m, d) each."""
-    rows, m = torch.cat([first, second]), len(first)
-    edges = np.arange(2 * m).reshape(2, m)
-    return _alikeness(lambda u, v: (rows[u] * rows[v]).sum(dim=1).numpy(), edges, seed, most)
-
-
-def _alikeness(alike: Callable[[Any, Any], np.ndarray], edges: Edges, seed: int, most: int) -> float:
     rng = np.random.default_rng(seed)
-    sample = edges if edges.shape[1] <= most else edges[:, rng.choice(edges.shape[1], most, replace=False)]
+    sample = edges
+    if edges.shape[1] > _COMPARED:
+        sample = edges[:, rng.choice(edges.shape[1], _COMPARED, replace=False)]
     ends = edges.ravel()
     if len(ends) <= _SHUFFLED_UP_TO:
-        shuffled = np.stack([rng.permutation(ends)[:most], rng.permutation(ends)[:most]])
+        shuffled = np.stack([rng.permutation(ends)[:_COMPARED], rng.permutation(ends)[:_COMPARED]])
     else:
-        shuffled = ends[rng.integers(len(ends), size=(2, most))]
-    true, chance = (alike(u, v) for u, v in (sample, shuffled))
+        shuffled = ends[rng.integers(len(ends), size=(2, _COMPARED))]
+    true, chance = alike(sample), alike(shuffled)
     if not true.size:
         return 0.0
     # Against many random pairs at once, ties counting as neither.

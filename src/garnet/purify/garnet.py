@@ -1,65 +1,47 @@
-"""GARNET: embed the nodes, join near ones, keep the edges that the graphical model finds critical."""
+"""GARNET, the method of the paper, on one page: embed the nodes, join near ones, keep the edges that are critical."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from garnet.errors import ParameterError
-from garnet.graph.edges import among, pairs
-from garnet.graph.graph import Graph, as_graph
-from garnet.linalg.common_neighbors import shared_neighbors
-from garnet.linalg.device_graph import Resident, joined, restricted
-from garnet.neighbors.search import Search, choose_neighbors, named_search, union
+from garnet.graph.graph import as_graph
+from garnet.graph.interop import with_edges_of
 from garnet.parameters import (
     AnyNumber,
     Count,
-    Device,
-    GammaUnit,
     NonNegative,
     PositiveOrInfinite,
-    Rule,
-    Score,
     Seed,
     Share,
-    Weight,
     require_parameters,
-    require_valid,
 )
-from garnet.places.plan import Memory
-from garnet.progress import Clock, Progress
-from garnet.purify.features import Features, Scaling, alikeness, feature_block, require_features, scale
-from garnet.purify.result import Ledger, Purification
-from garnet.purify.scores import (
-    base_embedding,
-    believed_if_unknown,
-    distortion,
-    inner_products,
-    quantile,
-    squared_distances,
+from garnet.progress import Progress
+from garnet.purify.features import alikeness, scale
+from garnet.purify.graphical_model import distortion
+from garnet.purify.memory import InMemory
+from garnet.purify.paper import published
+from garnet.purify.place import Base, Block, Embedding, Place, Pruned, Work
+from garnet.purify.quantile import quantile_of
+from garnet.purify.result import Purification
+from garnet.purify.scores import Choice, Critical, distance, least_weight, signed
+from garnet.purify.settings import (
+    Features,
+    GammaUnit,
+    Scaling,
+    Score,
+    Settings,
+    Shape,
+    Weight,
+    settle,
+    weight_of_features,
 )
-from garnet.spectral import Chebyshev, choose_solver
-from garnet.spectral.spectrum import End, Solver, Spectrum, choose_rank, eigengap, spread_components
-
-# What the default was found to need on the graphs of the paper, clean and attacked; it is the same for all of them.
-_ENOUGH_NEIGHBORS, _FEWEST_NEIGHBORS, _MANY_EDGES = 15, 10, 24
-_DOUBTED, _DOUBTED_ALONE = 0.3, 0.2
-_FEATURE_WEIGHT, _ALIKE, _LEAST_SAY = 1.5, 0.4, 0.1
-
-
-def _cluster(value: Any) -> str | None:
-    """Dask is not imported for the question, so whatever takes tasks counts as a client until it is asked to."""
-    fine = issubclass(type(value), str) or callable(getattr(type(value), "submit", None))
-    return None if fine else "a distributed.Client or the address of a scheduler"
-
-
-Cluster = Annotated[Any, Rule(_cluster)]
+from garnet.spectral.spectrum import End, Spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +80,6 @@ class GARNET:
         gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
         weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`. `auto` is similarity,
             or where k is 0, and all edges were there before, the weight that they had.
-        solver: eigensolver; None chooses by size.
-        neighbors: nearest-neighbour search: `exact`, `cells`, `ivf` or one of your own; None chooses by size.
-        memory: bytes that this process, or each of a cluster, may hold, such as `8GB`; the graph is then worked on in
-            tiles on disk.
-        cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
-        device: `cpu`, `cuda`, or any that torch knows.
         seed: of everything random; the same seed gives the same bytes on a CPU.
 
     Example:
@@ -128,11 +104,6 @@ class GARNET:
     gamma: AnyNumber = 0.1
     gamma_unit: GammaUnit = "quantile"
     weight: Weight = "auto"
-    solver: Solver | None = None
-    neighbors: Search | None = None
-    memory: Memory | None = None
-    cluster: Cluster | None = None
-    device: Device = "cpu"
     seed: Seed = 0
 
     def __post_init__(self) -> None:
@@ -149,74 +120,41 @@ class GARNET:
         cls, dataset: str, backbone: str = "gcn", *, attack: str = "metattack", budget: float | None = None
     ) -> GARNET:
         """The authors' own choices for a graph, a model and an attack; see `garnet.purify.paper.published`."""
-        from garnet.purify.paper import published
-
         return cls(**published(dataset, backbone, attack, budget))
 
+    def on(self, graph: Any) -> Settings:
+        """What the parameters become on a graph, or on one of which only the `Shape` is known.
+
+        Raises:
+            GraphError: there is nothing to purify.
+            ParameterError: the graph does not allow a parameter.
+        """
+        return settle(self, graph if isinstance(graph, Shape) else Shape.of(as_graph(graph)))
+
     def purify(
-        self,
-        graph: Graph | str | Path,
-        *,
-        output: str | Path | None = None,
-        scratch: str | Path | None = None,
-        overwrite: bool = False,
-        progress: Progress | None = None,
-    ) -> Purification:
+        self, graph: Any, *, place: Place | None = None, symmetrize: bool = False, progress: Progress | None = None
+    ) -> Purification[Any]:
         """Purify a graph, or anything that `as_graph` reads.
 
-        With `memory` or `cluster`, what comes back is a `garnet.places.result.TiledPurification`: the same figures, but
-        of single edges no more than the purified graph.
-
         Args:
-            graph: the graph that is not to be trusted; with `memory` or `cluster`, best the path of its file.
-            output: with `memory` or `cluster`, a folder for the tiles of the purified graph or, if its name ends in
-                .parquet, for a table of its edges; new, empty, or an earlier result. None to hold it in memory.
-            scratch: with `memory` or `cluster`, a folder for intermediate files; None for that of the output.
-            overwrite: replace an earlier result in the output.
-            progress: called with the name of each stage as it begins.
+            graph: the graph that is not to be trusted; for a place other than memory, best the path of its file.
+            place: where to do it: `InMemory` on a device, `OnDisk` or `OnCluster`. None is in memory, on the CPU.
+            symmetrize: accept a directed graph, and keep each edge in both directions.
+            progress: told of each stage as it begins, and how far long ones are.
         """
-        if self.memory is not None or self.cluster is not None:
-            from garnet.places.disk import purify_tiled
+        with (place or InMemory()).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
+            if isinstance(work, Purification):
+                return work
+            settings = self.on(work.shape)
+            embedding = work.stage("embed", lambda: embed(work, settings))
+            base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
+            pruned = work.stage("prune", lambda: prune(work, embedding, base, settings))
+            return work.result(replace(settings, feature_weight=embedding.feature_weight), embedding, base, pruned)
 
-            source = graph if isinstance(graph, str | Path) else as_graph(graph)
-            place, aside = (None if one is None else Path(one) for one in (output, scratch))
-            return purify_tiled(  # type: ignore[return-value]
-                self, source, place, scratch=aside, overwrite=overwrite, progress=progress
-            )
-        for name, path in (("output", output), ("scratch", scratch)):
-            if path is not None:
-                raise ParameterError(
-                    f"A purification in memory has no '{name}'; save its graph, or give a memory limit."
-                )
-        graph = as_graph(graph)
-        require_valid(self, graph.num_nodes, graph.num_edges)
-        require_features(graph, self.features)
-        clock = Clock(progress)
-        with clock("embed"):
-            here = Resident.of(graph, self.device)
-            spectrum = self._embed(graph, here)
-            points = self._points(graph, here, spectrum)
-        with clock("neighbours"):
-            base = self._base(graph, points)
-        with clock("prune"):
-            first, second = torch.cat([base, here.edges], dim=1)
-            edges = pairs(first, second, graph.num_nodes)
-            near, given = (among(some, edges, graph.num_nodes) for some in (base, here.edges))
-            scores = self._score(graph, spectrum, points, base)(edges)
-            threshold = self._threshold(scores[near])
-            stays = near & (scores >= threshold)
-            stays[given] |= self._supported(graph, here, points)
-            kept = edges[:, stays]
-            weights = self._weights(graph, here, points, kept, scores[stays])
-            purified = replace(graph, adjacency=joined(kept, weights, graph.num_nodes))
-        ledger = Ledger(edges, scores, given, stays, graph.num_nodes)
-        return Purification(purified, spectrum, near, threshold, ledger, tuple(clock.stages), self)
-
-    def embed(self, graph: Any) -> Spectrum:
+    def embed(self, graph: Any, *, place: InMemory | None = None) -> Spectrum:
         """The leading eigenpairs that a purification begins with, and no more; in memory."""
-        graph = as_graph(graph)
-        require_valid(self, graph.num_nodes, graph.num_edges)
-        return self._embed(graph, Resident.of(graph, self.device))
+        with (place or InMemory()).open(self, graph) as work:
+            return work.spectrum(self.on(work.shape))
 
     def __call__(self, data: Any) -> Any:
         """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
@@ -224,125 +162,50 @@ class GARNET:
         Anything else that `as_graph` reads gives a `Graph`.
         """
         if not hasattr(data, "edge_index"):
-            return self.purify(as_graph(data)).graph
-        from garnet.graph.interop import with_edges_of
-
-        return with_edges_of(self.purify(as_graph(data, symmetrize=True)).graph, data)
-
-    def _embed(self, graph: Graph, here: Resident) -> Spectrum:
-        """The leading eigenpairs of the normalised adjacency."""
-        tau = float(here.degrees.mean()) if self.tau == "mean" else self.tau
-        matrix = here.normalized(tau) if self.normalize else here.matrix()
-        rank = choose_rank(self.rank, graph.num_nodes, graph.labels)
-        nodes = spread_components(here.components(), rank)
-        if len(nodes) < graph.num_nodes:
-            matrix = restricted(matrix, nodes)
-        solver = self._solver(graph)
-        on_device = isinstance(solver, Chebyshev) and self.device != "cpu" and not solver.fills(len(nodes), rank)
-        spectrum = solver(
-            matrix if on_device else matrix.to_scipy(), rank, end=self.end, seed=self.seed, device=self.device
-        )
-        spectrum = spectrum.scatter(nodes, graph.num_nodes)
-        by_gap = self.rank == "auto" and graph.labels is None
-        return spectrum.truncate(eigengap(spectrum.values)) if by_gap else spectrum
-
-    def _points(self, graph: Graph, here: Resident, spectrum: Spectrum) -> Tensor:
-        """V beside the features, each block on its own scale; shape (n, r + d)."""
-        blocks = [scale(spectrum.embedding.float(), self.scaling)]
-        features = feature_block(graph, self.features, self.feature_rank, seed=self.seed, device=self.device)
-        if features is not None:
-            block = scale(features, self.scaling)
-            weight = self.feature_weight
-            if weight == "auto":
-                weight = self.say_of_features(alikeness(block, _inner(here, blocks[0])))
-            blocks.append(weight * block)
-        return torch.cat(blocks, dim=1)
-
-    def _base(self, graph: Graph, points: Tensor) -> Tensor:
-        """G_base, (2, m). A node of which neither spectrum nor features tell anything has no neighbours but its own."""
-        known = points.abs().amax(dim=1).nonzero()[:, 0]
-        k = min(self._neighbors_of(graph), len(known) - 1)
-        if k < 1:
-            return known.new_zeros(2, 0)
-        search = self.neighbors or choose_neighbors(len(known), self.device)
-        if isinstance(search, str):
-            search = named_search(search)
-        return union(search(points[known], k, seed=self.seed), known)
-
-    def _supported(self, graph: Graph, here: Resident, points: Tensor) -> Tensor:
-        """Which edges of the input stay for having been there."""
-        doubted = self.doubted(self._neighbors_of(graph))
-        if doubted is None:
-            return torch.zeros(graph.num_edges, dtype=torch.bool, device=points.device)
-        support = self._support(here, points)
-        return support >= quantile(support, doubted)
-
-    def neighbors_of(self, nodes: int, edges: int) -> int:
-        """k, or what a sparse graph lacks."""
-        if self.k is not None:
-            return int(self.k)
-        mean_degree = 2 * edges / nodes
-        return 0 if mean_degree > _MANY_EDGES else max(_FEWEST_NEIGHBORS, round(_ENOUGH_NEIGHBORS - mean_degree))
-
-    def doubted(self, k: int) -> float | None:
-        """The share of the input's edges that is doubted, where k neighbours are added to each node."""
-        if self.support == "auto":
-            return _DOUBTED if k else _DOUBTED_ALONE
-        return self.support
-
-    def say_of_features(self, alike: float) -> float:
-        """The weight of features where edges join nodes whose features are so alike."""
-        return _FEATURE_WEIGHT * min(1.0, max(_LEAST_SAY, alike / _ALIKE))
-
-    def _neighbors_of(self, graph: Graph) -> int:
-        return self.neighbors_of(graph.num_nodes, graph.num_edges)
-
-    def _support(self, here: Resident, points: Tensor) -> Tensor:
-        """What speaks for each edge of the input: alike ends, and neighbours that they share.
-
-        Twice the inner product is minus the squared distance, up to a constant, where all rows have one length; but a
-        node without features is not near to all for that.
-        """
-        alike = believed_if_unknown(2 * inner_products(points, points, here.edges), points, here.edges)
-        return alike + self.overlap * shared_neighbors(here, here.edges) if self.overlap else alike
-
-    def _score(self, graph: Graph, spectrum: Spectrum, points: Tensor, base: Tensor) -> Callable[[Tensor], Tensor]:
-        """The function that says how critical each of some edges is; infinitely, where nothing is known of an end."""
-        if self.score == "distance":
-            return lambda edges: believed_if_unknown(-squared_distances(points, edges), points, edges)
-        if self.score == "signed":
-            mirrored = points.clone()
-            mirrored[:, : spectrum.rank] *= spectrum.values.sign().float()
-            return lambda edges: believed_if_unknown(inner_products(points, mirrored, edges), points, edges)
-        # Where nothing is new, the input itself is what it is compared with.
-        compared = graph.with_edges(base.cpu().numpy()) if base.shape[1] else graph
-        embedding = base_embedding(
-            compared, spectrum.rank, self.sigma2, self._solver(graph), seed=self.seed, device=self.device
-        )
-        return lambda edges: believed_if_unknown(distortion(embedding, points, edges), points, edges)
-
-    def _threshold(self, scores: Tensor) -> float:
-        """Gamma in the units of the scores."""
-        return quantile(scores, self.gamma) if self.gamma_unit == "quantile" else self.gamma
-
-    def _weights(self, graph: Graph, here: Resident, points: Tensor, edges: Tensor, scores: Tensor) -> Tensor:
-        """Positive weights; an edge that was kept though its weight would vanish has a thousandth of the largest."""
-        if self.weight == "one" or not len(scores):
-            return torch.ones_like(scores)
-        if self.weight == "auto" and not self._neighbors_of(graph):
-            return here.edge_weights[among(edges, here.edges, graph.num_nodes)]
-        weights = scores
-        if self.weight != "score":
-            directions = scale(points, "unit")
-            weights = inner_products(directions, directions, edges)
-        weights = torch.where(scores.isinf(), 1.0, weights)
-        return weights.clamp_min(max(1e-3 * float(weights.max()), torch.finfo(torch.float32).tiny))
-
-    def _solver(self, graph: Graph) -> Solver:
-        return self.solver or choose_solver(graph.num_nodes)
+            return self.purify(data).graph
+        return with_edges_of(self.purify(data, symmetrize=True).graph, data)
 
 
-def _inner(here: Resident, spectral: Tensor) -> Tensor:
-    """The half of the input's edges that the spectrum supports best: few of an attack's are among them."""
-    alike = inner_products(spectral, spectral, here.edges)
-    return here.edges[:, alike >= quantile(alike, 0.5)]
+def embed(work: Work, settings: Settings) -> Embedding:
+    """Rows of V (definition 3.1) beside the features (appendix L), each block on its own scale; shape (n, r + d)."""
+    spectrum = work.spectrum(settings)
+    roots, scaling = spectrum.values.abs().sqrt(), settings.scaling
+    # V = U |L|^(1/2)
+    spectral = work.map(lambda vectors: scale((vectors * roots).float(), scaling), spectrum.vectors)
+    features = work.features(settings)
+    if features is None:
+        return Embedding(work.map(lambda rows: rows, spectral, name="points"), spectrum, None)
+    block = work.map(lambda rows: scale(rows, scaling), features)
+    weight = settings.feature_weight
+    if weight is None:
+        weight = weight_of_features(alikeness(lambda nodes: work.take(block, nodes), supported_half(work, spectral)))
+    points = work.map(lambda v, x: torch.cat([v, weight * x], dim=1), spectral, block, name="points")
+    return Embedding(points, spectrum, weight)
+
+
+def supported_half(work: Work, spectral: Block) -> Tensor:
+    """The half of the input's edges that the spectrum supports best, (2, m): few of an attack's are among them."""
+    edges, alike = work.edge_likeness(spectral)
+    return edges[:, alike >= quantile_of(alike, 0.5)]
+
+
+def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> Pruned:
+    """Keep the base edges that the graphical model finds critical (section 3.3), and what the input supports."""
+    scored = work.score(embedding.points, base, settings, criterion(work, embedding.spectrum, base, settings))
+    quantile = settings.gamma_unit == "quantile"
+    threshold = work.quantile(scored, "score", settings.gamma) if quantile else settings.gamma
+    doubt = None if settings.support is None else work.quantile(scored, "support", settings.support)
+    choice = Choice(threshold=threshold, doubt=doubt)
+    tally = work.tally(scored, choice)
+    choice = replace(choice, floor=least_weight(settings, tally.heaviest))
+    return Pruned(choice, tally, scored, work.gather(scored, choice, tally))
+
+
+def criterion(work: Work, spectrum: Spectrum, base: Base, settings: Settings) -> Critical:
+    """What says how critical an edge is."""
+    if settings.score == "distance":
+        return distance
+    if settings.score == "signed":
+        return signed(spectrum.values)
+    embedding = work.base_embedding(base, spectrum.rank, settings)
+    return lambda left, _, edges: distortion(embedding, left, edges)

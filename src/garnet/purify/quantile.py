@@ -1,20 +1,20 @@
-"""Exact quantiles of numbers that no one holds all of: counts of their digits are enough."""
+"""Exact quantiles of numbers that need not be in one place: counts of their digits are enough."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 # Digits of a 32-bit key, the first one first: a row of counts takes 16 kB at most, so many may travel.
 _BITS = (11, 11, 10)
 
 
-def quantile(count: Callable[[int, Sequence[int]], NDArray[np.int64]], share: float) -> float:
-    """The number that a share of the finite numbers lies below, as `garnet.purify.scores.quantile` has it.
+def quantile(count: Callable[[int, Sequence[int]], Tensor], share: float) -> float:
+    """The number that a share of the finite numbers lies below.
 
     The two numbers that it lies between are found one digit after another, so the numbers are counted once a digit.
 
@@ -30,36 +30,44 @@ def quantile(count: Callable[[int, Sequence[int]], NDArray[np.int64]], share: fl
         return -math.inf
     place = share * (total - 1)
     below = math.floor(place)
-    ranks = np.array([below, min(below + 1, total - 1)])
-    beginnings = np.zeros(2, np.int64)
+    ranks = torch.tensor([below, min(below + 1, total - 1)])
+    beginnings = torch.zeros(2, dtype=torch.int64)
     for digit, bits in enumerate(_BITS):
-        sums = count(digit, beginnings.tolist()).cumsum(axis=1)
-        found = np.array([np.searchsorted(row, rank, side="right") for row, rank in zip(sums, ranks, strict=True)])
-        ranks -= np.where(found > 0, sums[(0, 1), found - 1], 0)
-        beginnings = (beginnings << bits) | found
+        sums = count(digit, beginnings.tolist()).cpu().cumsum(dim=1)
+        found = torch.searchsorted(sums, ranks[:, None], right=True)
+        ranks -= torch.where(found > 0, sums.gather(1, (found - 1).clamp_min(0)), 0)[:, 0]
+        beginnings = (beginnings << bits) | found[:, 0]
     # NumPy itself draws the line between the two, so that it is rounded in the same way.
-    return float(np.quantile(_numbers(beginnings.astype(np.uint32)), place - below))
+    return float(np.quantile(_numbers(beginnings).numpy(), place - below))
 
 
-def digit_counts(numbers: NDArray[np.float32], place: int, beginnings: Sequence[int]) -> NDArray[np.int64]:
+def quantile_of(numbers: Tensor, share: float) -> float:
+    """The same for float32 numbers that are in one place, on any device."""
+    finite = numbers[numbers.isfinite()]
+    if finite.device.type == "cpu" and len(finite):
+        return float(np.quantile(finite.numpy(), share))
+    return quantile(lambda place, beginnings: digit_counts(finite, place, beginnings), share)
+
+
+def digit_counts(numbers: Tensor, place: int, beginnings: Sequence[int]) -> Tensor:
     """How often each digit stands at a place, (beginnings, digits), among finite numbers whose key begins so."""
-    keys = _keys(numbers[np.isfinite(numbers)])
+    keys = _keys(numbers[numbers.isfinite()])
     bits, after = _BITS[place], sum(_BITS[place + 1 :])
-    keys >>= np.uint32(after)
-    rows: dict[int, NDArray[Any]] = {}
+    keys >>= after
+    rows: dict[int, Tensor] = {}
     for beginning in set(beginnings):
-        chosen = keys[keys >> np.uint32(bits) == beginning] & np.uint32((1 << bits) - 1)
-        rows[beginning] = np.bincount(chosen, minlength=1 << bits)
-    return np.stack([rows[beginning] for beginning in beginnings]).astype(np.int64)
+        chosen = keys if place == 0 else keys[keys >> bits == beginning]
+        rows[beginning] = torch.bincount(chosen & ((1 << bits) - 1), minlength=1 << bits)
+    return torch.stack([rows[beginning] for beginning in beginnings])
 
 
-def _keys(numbers: NDArray[np.float32]) -> NDArray[np.uint32]:
+def _keys(numbers: Tensor) -> Tensor:
     """Whole numbers in the same order: the bits of negative ones, which grow with their size, are turned over."""
-    bits = numbers.view(np.uint32)
-    return bits ^ np.where(numbers.view(np.int32) < 0, np.uint32(0xFFFFFFFF), np.uint32(0x80000000))
+    bits = numbers.contiguous().view(torch.int32).long()
+    return torch.where(bits < 0, ~bits, bits + 2**31)
 
 
-def _numbers(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+def _numbers(keys: Tensor) -> Tensor:
     """The numbers whose keys these are."""
-    turned = np.where(keys >> np.uint32(31) == 0, np.uint32(0xFFFFFFFF), np.uint32(0x80000000))
-    return (keys ^ turned).view(np.float32)
+    bits = torch.where(keys < 2**31, ~keys, keys - 2**31)
+    return bits.int().view(torch.float32)

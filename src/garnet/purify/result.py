@@ -2,120 +2,251 @@
 
 from __future__ import annotations
 
-import math
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from garnet.errors import MissingExtra
 from garnet.graph.edges import contains
-from garnet.graph.graph import Edges, Graph
+from garnet.graph.graph import Edges
+from garnet.io.atomic import atomic_path
 from garnet.linalg.sparse import to_host
 from garnet.progress import Stage
+from garnet.purify.settings import Settings, plain
 from garnet.spectral.spectrum import Spectrum
 
-if TYPE_CHECKING:
-    from garnet.purify.garnet import GARNET
+_BATCH = 1 << 20  # edges
 
 
-@dataclass(frozen=True, eq=False)
-class Ledger:
-    """What became of every edge.
-
-    `kept`, `dropped` and `added` are edges, (2, m) each; `kept_scores`, `dropped_scores` and `added_scores` say how
-    critical each is, (m,). They are made when they are first asked for: of a graph with a hundred million edges on a
-    GPU they take longer to bring to the host than to find. Until then the tensors they are made of stay where they
-    were found, some 24 bytes an edge.
+class LedgerBatch(NamedTuple):
+    """What became of some edges.
 
     Attributes:
-        edges: (2, m) edges of the input, of the purified graph, or of both, sorted, the smaller node first.
+        edges: (2, s), the smaller node first.
+        scores: (s,) how critical each is, or would have been.
+        given: (s,) which are of the input.
+        stays: (s,) which are of the purified graph.
+        near: (s,) which are of the base graph.
+    """
+
+    edges: Edges
+    scores: NDArray[np.float32]
+    given: NDArray[np.bool_]
+    stays: NDArray[np.bool_]
+    near: NDArray[np.bool_]
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """`kept`, `dropped`, `added`, or `rejected` for a base edge that was pruned."""
+        words: NDArray[np.str_] = np.array(["rejected", "dropped", "added", "kept"])[2 * self.stays + self.given]
+        return words
+
+
+class Ledger(ABC):
+    """What became of every edge of the input, of the base graph and of the purified graph.
+
+    Attributes:
+        num_nodes: number of nodes of all of them.
+        counts: how many edges were kept, dropped and added.
+        base_edges: how many the base graph has.
+    """
+
+    num_nodes: int
+
+    @property
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """How many edges were kept, dropped and added."""
+
+    @property
+    @abstractmethod
+    def base_edges(self) -> int:
+        """Edges of the base graph."""
+
+    @abstractmethod
+    def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
+        """All edges, some at a time."""
+
+    @cached_property
+    def kept(self) -> Edges:
+        """Input edges that the purified graph still has, (2, m)."""
+        return self._collected[0]
+
+    @cached_property
+    def dropped(self) -> Edges:
+        """Input edges that it has no more."""
+        return self._collected[2]
+
+    @cached_property
+    def added(self) -> Edges:
+        """Edges that the input did not have."""
+        return self._collected[4]
+
+    @cached_property
+    def kept_scores(self) -> NDArray[np.float32]:
+        """How critical each kept edge is, (m,)."""
+        return self._collected[1]
+
+    @cached_property
+    def dropped_scores(self) -> NDArray[np.float32]:
+        """How critical each dropped edge would have been."""
+        return self._collected[3]
+
+    @cached_property
+    def added_scores(self) -> NDArray[np.float32]:
+        """How critical each added edge is."""
+        return self._collected[5]
+
+    def share_dropped(self, edges: Edges) -> float:
+        """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
+        return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a table with the columns source, target, status and score, some edges at a time.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+            GarnetError: the file cannot be written.
+        """
+        try:
+            import pyarrow as arrow
+            import pyarrow.parquet as parquet
+        except ImportError as error:
+            raise MissingExtra("pyarrow", "A Parquet table", "pygarnet[parquet]") from error
+        kinds = {"source": arrow.int64(), "target": arrow.int64(), "status": arrow.string(), "score": arrow.float32()}
+        schema = arrow.schema(kinds.items())
+        with atomic_path(path) as unfinished, parquet.ParquetWriter(unfinished, schema) as writer:
+            for batch in self.batches():
+                columns = dict(zip(kinds, (*batch.edges, batch.status, batch.scores), strict=True))
+                writer.write_table(arrow.table(columns, schema=schema))
+
+    @cached_property
+    def _collected(self) -> list[NDArray[Any]]:
+        """Edges and scores of those kept, dropped and added."""
+        found: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+        for batch in self.batches():
+            fates = batch.given & batch.stays, batch.given & ~batch.stays, batch.stays & ~batch.given
+            for number, fate in enumerate(fates):
+                found[2 * number].append(batch.edges[:, fate])
+                found[2 * number + 1].append(batch.scores[fate])
+        return [np.concatenate(pieces, axis=-1) for pieces in found]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldLedger(Ledger):
+    """A ledger in memory.
+
+    Of a graph with a hundred million edges on a GPU, arrays of edges take longer to bring to the host than to find:
+    they are made when they are first asked for. Until then the tensors stay where they were found, some 25 bytes an
+    edge.
+
+    Attributes:
+        edges: (2, m) edges of the input, of the base graph, or of both, sorted, the smaller node first.
         scores: (m,) how critical each is, or would have been.
         given: (m,) which are of the input.
         stays: (m,) which are of the purified graph.
-        num_nodes: number of nodes of both graphs.
+        near: (m,) which are of the base graph.
+        num_nodes: number of nodes.
     """
 
     edges: Tensor
     scores: Tensor
     given: Tensor
     stays: Tensor
+    near: Tensor
     num_nodes: int
-
-    @cached_property
-    def kept(self) -> Edges:
-        """Input edges that the purified graph still has."""
-        return _here(self.edges[:, self.given & self.stays])
-
-    @cached_property
-    def dropped(self) -> Edges:
-        """Input edges that it has no more."""
-        return _here(self.edges[:, self.given & ~self.stays])
-
-    @cached_property
-    def added(self) -> Edges:
-        """Edges that the input did not have."""
-        return _here(self.edges[:, self.stays & ~self.given])
-
-    @cached_property
-    def kept_scores(self) -> NDArray[np.float32]:
-        """How critical each kept edge is."""
-        return _here(self.scores[self.given & self.stays])
-
-    @cached_property
-    def dropped_scores(self) -> NDArray[np.float32]:
-        """How critical each dropped edge would have been."""
-        return _here(self.scores[self.given & ~self.stays])
-
-    @cached_property
-    def added_scores(self) -> NDArray[np.float32]:
-        """How critical each added edge is."""
-        return _here(self.scores[self.stays & ~self.given])
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many edges were kept, dropped and added."""
+        """See `Ledger`."""
         kept, given, stays = (int(which.sum()) for which in (self.given & self.stays, self.given, self.stays))
         return {"kept": kept, "dropped": given - kept, "added": stays - kept}
 
-    def share_dropped(self, edges: Edges) -> float:
-        """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
-        return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
+    @property
+    def base_edges(self) -> int:
+        """See `Ledger`."""
+        return int(self.near.sum())
+
+    def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
+        """See `Ledger`."""
+        columns = self.edges, self.scores, self.given, self.stays, self.near
+        for begin in range(0, max(len(self.scores), 1), size):
+            yield LedgerBatch(*(to_host(column[..., begin : begin + size]).numpy() for column in columns))
+
+    @cached_property
+    def _collected(self) -> list[NDArray[Any]]:
+        fates = self.given & self.stays, self.given & ~self.stays, self.stays & ~self.given
+        found = ((self.edges[:, fate], self.scores[fate]) for fate in fates)
+        return [to_host(part).numpy() for pair in found for part in pair]
 
 
-@dataclass(frozen=True, eq=False)
-class Purification:
-    """What purifying a graph gave.
+class Sized(Protocol):
+    """A graph, wherever it lies."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, n."""
+
+    @property
+    def num_edges(self) -> int:
+        """Undirected edges, m."""
+
+
+G = TypeVar("G", bound=Sized, covariant=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Purification(Generic[G]):
+    """What purifying a graph gave, wherever that was done.
 
     Attributes:
-        graph: the purified graph; nodes, features, labels, split and names are those of the input.
-        spectrum: leading eigenpairs of the input's adjacency.
-        near: which of the ledger's edges are of the base graph, (m,).
-        threshold: the score below which edges were pruned: gamma in the units of `scores`.
-        ledger: what became of each input edge, and which edges are new.
-        stages: cost of each stage.
+        graph: the purified graph; nodes, features, labels, split and names are those of the input. In memory a `Graph`,
+            on disk its tiles or a table of its edges.
+        spectrum: leading eigenpairs of the input's adjacency; on disk without their vectors.
+        threshold: the score below which base edges were pruned: gamma in the units of `scores`.
+        ledger: what became of each edge.
+        settings: what the parameters became on this graph.
         parameters: the purifier that made it.
+        place: where it ran.
+        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted; none if it was
+            done before.
+        parts: into how many parts the nodes were cut.
+        probes: cells that were searched for the neighbours of a cell; None if all points were compared, or nobody says.
+        recall: share of the true neighbours that this search expects to find.
+        done_before: whether the very same call had made the output earlier, and nothing was to be done.
     """
 
-    graph: Graph
+    graph: G
     spectrum: Spectrum
-    near: Tensor
     threshold: float
     ledger: Ledger
+    settings: Settings
+    parameters: Any
+    place: str
     stages: tuple[Stage, ...]
-    parameters: GARNET
+    parts: int = 1
+    probes: int | None = None
+    recall: float | None = None
+    done_before: bool = False
 
     @cached_property
     def base(self) -> Edges:
         """The edges of the base graph, (2, m)."""
-        return _here(self.ledger.edges[:, self.near])
+        return np.concatenate([batch.edges[:, batch.near] for batch in self.ledger.batches()], axis=1)
 
     @cached_property
     def scores(self) -> NDArray[np.float32]:
         """The score of each base edge, (m,); the larger, the more critical."""
-        return _here(self.ledger.scores[self.near])
+        return np.concatenate([batch.scores[batch.near] for batch in self.ledger.batches()])
 
     @property
     def seconds(self) -> float:
@@ -124,31 +255,51 @@ class Purification:
 
     def summary(self) -> dict[str, Any]:
         """The figures of this purification as plain values, ready for JSON."""
-        counts = self.ledger.counts
-        parameters = {field.name: getattr(self.parameters, field.name) for field in fields(self.parameters)}
+        counts, residuals = self.ledger.counts, self.spectrum.residuals
         return {
             "nodes": self.graph.num_nodes,
             "edges_before": counts["kept"] + counts["dropped"],
             "edges_after": self.graph.num_edges,
             **counts,
-            "base_edges": int(self.near.sum()),
+            "base_edges": self.ledger.base_edges,
+            "probes": self.probes,
+            "recall": self.recall,
             "rank": self.spectrum.rank,
-            "largest_residual": float(self.spectrum.residuals.max()),
+            "largest_residual": float(residuals.max()) if len(residuals) else 0.0,
             "threshold": plain(self.threshold),
             "seconds": self.seconds,
             "stages": [asdict(stage) for stage in self.stages],
-            "parameters": {name: plain(value) for name, value in parameters.items()},
+            "parts": self.parts,
+            "place": self.place,
+            "settings": self.settings.plain(),
+            "parameters": plain_parameters(self.parameters),
         }
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {fate}" for fate, count in self.ledger.counts.items())
+        return f"Purification({self.graph.num_nodes:,} nodes; edges: {counts}; {self.settings}; {self.seconds:.3g} s)"
 
-def _here(part: Tensor) -> NDArray[Any]:
-    """A tensor as an array."""
-    array: NDArray[Any] = to_host(part).numpy()
-    return array
+    def _repr_html_(self) -> str:
+        counts = self.ledger.counts
+        rows = {"nodes": f"{self.graph.num_nodes:,}", "edges in": f"{counts['kept'] + counts['dropped']:,}"}
+        rows |= {fate: f"{count:,}" for fate, count in counts.items()}
+        rows |= {"edges out": f"{self.graph.num_edges:,}", "settings": str(self.settings), "place": self.place}
+        rows["seconds"] = f"{self.seconds:.3g}"
+        return html_table("Purification", rows)
 
 
-def plain(value: Any) -> Any:
-    """A value that JSON has: it knows no infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if isinstance(value, int | float | str | None) else repr(value)
+def html_table(title: str, rows: dict[str, str]) -> str:
+    """A small table, as a notebook shows it."""
+    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items())
+    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
+
+
+def plain_parameters(purifier: Any) -> dict[str, Any]:
+    """The parameters of a purifier as values that JSON has."""
+    return {field.name: plain(getattr(purifier, field.name)) for field in fields(purifier)}
+
+
+def without_vectors(values: list[float], residuals: list[float], products: int) -> Spectrum:
+    """A spectrum of which only the figures were kept."""
+    vectors = torch.zeros(0, len(values))
+    return Spectrum(torch.tensor(values), vectors, torch.tensor(residuals), products)

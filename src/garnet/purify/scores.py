@@ -1,179 +1,148 @@
-"""Which edges of the base graph the graphical model finds critical (section 3.3 and appendix S)."""
+"""What decides which edges stay: how critical each is, what speaks for it, and the choice between them.
+
+All of it is written for the edges of one tile: those between the nodes of one part and of another, whose points are the
+rows of two blocks. In memory there is one tile, and both blocks are all points.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from garnet.errors import ParameterError
-from garnet.graph.graph import Edges, Graph
-from garnet.linalg.triton_ops import compared, usable
-from garnet.spectral.spectrum import Solver, laplacian
+from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.features import scale
+from garnet.purify.settings import Settings
 
-_SOLVE = 1 << 24  # numbers in a block of right-hand sides
-_CHUNK = 1 << 20  # numbers gathered at once: few enough to stay in a processor's cache
-_CHUNK_ON_GPU = 1 << 28
+Critical = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""How critical each edge is: rows of one end, rows of the other, and (2, m) edges between them give (m,)."""
 
 
-def squared_distances(points: Tensor, edges: Edges | Tensor) -> Tensor:
-    """||V_i - V_j||^2 for each edge, shape (m,), a chunk of edges at a time."""
-    if usable(points):
-        return compared(points, points, torch.as_tensor(edges, device=points.device), distance=True)
-    return torch.cat([(points[u] - points[v]).square().sum(dim=1) for u, v in _chunks(edges, points)])
+class TileEdges(NamedTuple):
+    """The edges of a tile, sorted: of the base graph, of the input, or of both.
 
-
-def inner_products(left: Tensor, right: Tensor, edges: Edges | Tensor) -> Tensor:
-    """Row i of `left` times row j of `right` for each edge, shape (m,).
-
-    With left = U|L|^(1/2) and right = left with the signs of L, these are entries of U L U^T.
+    Attributes:
+        ends: (2, m) rows of the one block and of the other.
+        near: (m,) which are of the base graph.
+        given: (m,) which are of the input.
     """
-    if usable(left):
-        return compared(left, right, torch.as_tensor(edges, device=left.device), distance=False)
-    return torch.cat([(left[u] * right[v]).sum(dim=1) for u, v in _chunks(edges, left)])
+
+    ends: Tensor
+    near: Tensor
+    given: Tensor
 
 
-def believed_if_unknown(scores: Tensor, points: Tensor, edges: Tensor) -> Tensor:
-    """The scores, infinite for edges with an end whose point is zero: nothing is known of it to speak against.
+def merged(base: Tensor, given: Tensor, width: int) -> TileEdges:
+    """The edges of the base graph and of the input, each once.
 
     Args:
-        scores: (m,) scores of the edges.
-        points: (n, d) embedding.
-        edges: (2, m) edges.
+        base: (2, b) edges, in any order, some perhaps twice.
+        given: (2, g) edges.
+        width: number of nodes that the second end may be.
     """
-    unknown = points.abs().amax(dim=1) == 0
-    return scores.masked_fill_(unknown[edges[0]] | unknown[edges[1]], math.inf) if unknown.any() else scores
+    # The last bit says that a pair is the input's: one sort brings together what is the same.
+    keys = torch.cat([(base[0] * width + base[1]) << 1, ((given[0] * width + given[1]) << 1) | 1]).sort().values
+    change = keys.new_ones(len(keys) + 1, dtype=torch.bool)
+    change[1:-1] = keys[1:] >> 1 != keys[:-1] >> 1
+    # Of equal pairs the first is the base graph's if any is, and the last the input's.
+    near, of_input = keys[change[:-1]] & 1 == 0, keys[change[1:]] & 1 == 1
+    pairs = keys[change[:-1]] >> 1
+    first = torch.div(pairs, max(width, 1), rounding_mode="floor")
+    return TileEdges(torch.stack([first, pairs - first * width]), near, of_input)
 
 
-def quantile(scores: Tensor, share: float) -> float:
-    """The score that a share of the finite scores lies below; minus infinity if there are none."""
-    finite = scores[scores.isfinite()]
-    if not len(finite):
-        return -math.inf
-    if finite.device.type == "cpu":
-        return float(np.quantile(finite.numpy(), share))
-    ordered, place = finite.sort().values, share * (len(finite) - 1)
-    low = math.floor(place)
-    return float(torch.lerp(ordered[low], ordered[min(low + 1, len(finite) - 1)], place - low))
+def distance(left: Tensor, right: Tensor, edges: Tensor) -> Tensor:
+    """-||V_i - V_j||^2, the simplified metric of appendix S."""
+    return -squared_distances(left, right, edges)
 
 
-def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, seed: int, device: str) -> Tensor:
-    """U of section 3.3: the smallest eigenpairs of the base graph's Laplacian as u_k / sqrt(lambda_k + 1 / sigma^2).
+def signed(values: Tensor) -> Critical:
+    """The entry of U L U^T, the other metric of appendix S, for the signs of these eigenvalues."""
 
-    Vectors that are constant on each component cancel in every difference over an edge, so they are left out, which
-    is also what makes an infinite sigma^2 harmless.
+    def critical(left: Tensor, right: Tensor, edges: Tensor) -> Tensor:
+        mirrored = right.clone()
+        mirrored[:, : len(values)] *= values.sign().to(right)
+        return inner_products(left, mirrored, edges)
+
+    return critical
+
+
+class Measured(NamedTuple):
+    """What was found of the edges of a tile, (m,) each.
+
+    Attributes:
+        score: how critical each is; infinite where nothing is known of an end, so nothing speaks against it.
+        support: what speaks for each of the input's; not a number for others, or where nobody asks.
+        weight: of each, if it stays.
+    """
+
+    score: Tensor
+    support: Tensor
+    weight: Tensor
+
+
+def measure(edges: TileEdges, left: Tensor, right: Tensor, settings: Settings, critical: Critical) -> Measured:
+    """Measure the edges of a tile by the points of their ends; what common neighbours say is yet to be added.
+
+    The support of an edge is twice the inner product of its points, which is minus the squared distance, up to a
+    constant, where all rows have one length; but a node without features is not near to all for that.
 
     Args:
-        base: the base graph.
-        rank: number of columns of U.
-        sigma2: prior variance sigma^2 of the graphical model; infinite for Theta = L.
-        solver: eigensolver.
-        seed: of the solver.
-        device: where U is wanted.
+        edges: of the tile.
+        left: the points of the first ends.
+        right: the points of the second ends.
+        settings: of the purification.
+        critical: what scores them.
     """
-    pieces = connected_components(base.adjacency, directed=False, return_labels=False)
-    if pieces > 4 * rank + 100:
-        raise ParameterError(
-            f"The score 'distortion' needs a base graph in few pieces. This one has {pieces}; raise k, or use "
-            "the score 'distance'."
-        )
-    ceiling = 2.0 * float(base.degrees.max())
-    flipped = sp.csr_array(sp.diags_array(np.full(base.num_nodes, ceiling)) - laplacian(base))
-    spectrum = solver(flipped, min(rank + pieces, base.num_nodes), end="algebraic", seed=seed, device=device)
-    eigenvalues = (ceiling - spectrum.values[pieces:]).clamp_min(1e-9 * ceiling)
-    return (spectrum.vectors[:, pieces:] * (eigenvalues + 1 / sigma2).rsqrt()).float()
+    unknown = _unknown(left)[edges.ends[0]] | _unknown(right)[edges.ends[1]]
+    score = critical(left, right, edges.ends).masked_fill_(unknown, math.inf)
+    support = torch.full_like(score, math.nan)
+    if settings.support is not None:
+        alike = 2 * inner_products(left, right, edges.ends[:, edges.given])
+        support[edges.given] = alike.masked_fill_(unknown[edges.given], math.inf)
+    if settings.weight == "similarity":
+        directions = scale(left, "unit")
+        others = directions if right is left else scale(right, "unit")
+        weight = inner_products(directions, others, edges.ends).masked_fill_(unknown, 1.0)
+    elif settings.weight == "score":
+        weight = torch.where(score.isinf(), 1.0, score)
+    else:
+        weight = torch.ones_like(score)
+    return Measured(score, support, weight)
 
 
-def distortion(embedding: Tensor, points: Tensor, edges: Edges | Tensor) -> Tensor:
-    """Spectral embedding distortion s_ij = ||U^T e_ij||^2 / ||V^T e_ij||^2, shape (m,).
+def _unknown(points: Tensor) -> Tensor:
+    """Which points are zero: neither spectrum nor features tell anything of them."""
+    return points.abs().amax(dim=1) == 0
 
-    Args:
-        embedding: (n, r) U, on the base graph.
-        points: (n, d) V, on the input graph.
-        edges: (2, m) edges to score.
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which of the measured edges stay, and the least that they weigh.
+
+    Attributes:
+        threshold: gamma in the units of the scores; base edges that score below it go.
+        doubt: edges of the input with less support are not kept for having been there; None if none is.
+        floor: the least weight.
     """
-    tiny = torch.finfo(points.dtype).tiny
-    return squared_distances(embedding, edges) / squared_distances(points, edges).clamp_min(tiny)
+
+    threshold: float
+    doubt: float | None
+    floor: float = 0.0
+
+    def stays(self, near: Tensor, measured: Measured) -> Tensor:
+        """Which edges stay, (m,)."""
+        stays = near & (measured.score >= self.threshold)
+        # What is no number is above nothing.
+        return stays if self.doubt is None else stays | (measured.support >= self.doubt)
 
 
-def objective(graph: Graph, points: np.ndarray, *, sigma2: float = math.inf, alpha: float = 0.0) -> float:
-    """F of equation 2: log det Theta - tr(V V^T Theta) / r - alpha ||Theta||_1 with Theta = L + I / sigma^2.
-
-    With an infinite sigma^2 the determinant is the product of the non-zero eigenvalues of L.
-
-    Args:
-        graph: the graph whose Laplacian is L.
-        points: (n, r) embedding V.
-        sigma2: prior variance.
-        alpha: weight of the l1 term.
-    """
-    theta = laplacian(graph) + sp.diags_array(np.full(graph.num_nodes, 1 / sigma2))
-    fit = float((points * (theta @ points)).sum()) / points.shape[1]
-    return float(_log_determinant(graph, theta, sigma2) - fit - alpha * abs(theta).sum())
-
-
-def edge_gradient(
-    graph: Graph, points: np.ndarray, edges: Edges, *, sigma2: float = math.inf, alpha: float = 0.0
-) -> np.ndarray:
-    """dF/dw_ij of equation 4, exactly: e_ij^T Theta^+ e_ij - ||V^T e_ij||^2 / r - 4 alpha, shape (m,).
-
-    The sum over eigenpairs in the paper is the effective resistance of the edge, here by one sparse factorisation.
-    Large and positive means critical. An edge between two components has no finite gradient when sigma^2 is infinite.
-
-    Args:
-        graph: the graph at which to differentiate.
-        points: (n, r) embedding V.
-        edges: (2, m) edges, of the graph or not.
-        sigma2: prior variance.
-        alpha: weight of the l1 term.
-    """
-    n = graph.num_nodes
-    theta = laplacian(graph) + sp.diags_array(np.full(n, 1 / sigma2))
-    _, component = connected_components(graph.adjacency, directed=False)
-    grounded = _first_of_each(component) if math.isinf(sigma2) else np.empty(0, dtype=np.int64)
-    free = np.setdiff1d(np.arange(n), grounded)
-    factor = splu(sp.csc_array(theta)[free][:, free])
-    resistance = np.empty(edges.shape[1])
-    width = max(1, _SOLVE // max(n, 1))
-    for start in range(0, edges.shape[1], width):
-        u, v = edges[:, start : start + width]
-        ends = np.zeros((n, len(u)))
-        ends[u, np.arange(len(u))] += 1
-        ends[v, np.arange(len(u))] -= 1
-        resistance[start : start + width] = (ends[free] * factor.solve(ends[free])).sum(axis=0)
-    if len(grounded):
-        resistance[component[edges[0]] != component[edges[1]]] = math.inf
-    distance = np.square(points[edges[0]] - points[edges[1]]).sum(axis=1)
-    gradient: np.ndarray = resistance - distance / points.shape[1] - 4 * alpha
-    return gradient
-
-
-def _log_determinant(graph: Graph, theta: sp.csr_array, sigma2: float) -> float:
-    if not math.isinf(sigma2):
-        return _log_det(theta)
-    # Matrix-tree theorem: the non-zero eigenvalues of a component multiply to its size times any cofactor.
-    _, component = connected_components(graph.adjacency, directed=False)
-    free = np.setdiff1d(np.arange(graph.num_nodes), _first_of_each(component))
-    return float(np.log(np.bincount(component)).sum()) + (_log_det(theta[free][:, free]) if len(free) else 0.0)
-
-
-def _log_det(matrix: sp.csr_array) -> float:
-    factor = splu(sp.csc_array(matrix))
-    return float(np.log(np.abs(factor.U.diagonal())).sum())
-
-
-def _first_of_each(component: np.ndarray) -> np.ndarray:
-    return np.unique(component, return_index=True)[1]
-
-
-def _chunks(edges: Edges | Tensor, points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of index tensors, few enough at a time that the gathered rows stay small."""
-    ends = torch.as_tensor(edges, device=points.device)
-    width = max(1, (_CHUNK if points.device.type == "cpu" else _CHUNK_ON_GPU) // max(points.shape[1], 1))
-    yield from zip(torch.split(ends[0], width), torch.split(ends[1], width), strict=True)
+def least_weight(settings: Settings, heaviest: float) -> float:
+    """An edge that stays though its weight would vanish has a thousandth of the largest."""
+    if settings.weight not in ("similarity", "score"):
+        return 0.0
+    return max(1e-3 * heaviest, torch.finfo(torch.float32).tiny)

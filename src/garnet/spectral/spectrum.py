@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import ParameterError, RankWarning
-from garnet.parameters import Count, require_arguments
+from garnet.errors import RankWarning
 
 if TYPE_CHECKING:
     from garnet.graph.graph import Graph
@@ -117,24 +115,6 @@ def spread_components(component: Tensor, rank: int) -> Tensor:
             stacklevel=2,
         )
     return large if len(large) else torch.arange(len(component), device=component.device)
-
-
-def choose_rank(rank: int | Literal["auto"] | None, n: int, labels: NDArray[np.int64] | None) -> int:
-    """How many eigenpairs to ask the solver for.
-
-    None is 70, or half the nodes if that is less. `"auto"` is the paper's rule, ten for each class, when the graph has
-    labels (appendix F); without labels it is the most pairs that `eigengap` may choose from.
-    """
-    most = max(1, n // 2)
-    if rank is None:
-        return min(70, most)
-    if rank == "auto":
-        classes = 0 if labels is None else len(np.unique(labels[labels >= 0]))
-        return min(10 * classes if classes else 100, most)
-    require_arguments("GARNET", rank=(rank, Count | Literal["auto"]))
-    if rank >= n:
-        raise ParameterError(f"The 'rank' parameter of GARNET must be below {n}, the node count. Got {rank} instead.")
-    return int(rank)
 
 
 def eigengap(values: Tensor, least: int = 2) -> int:

@@ -6,8 +6,8 @@ import torch
 
 from garnet.linalg import triton_ops as fused
 from garnet.linalg.sparse import to_rows
-from garnet.neighbors.cell_index import Layout
-from garnet.neighbors.quantizer import fit_quantiser
+from garnet.neighbors.cell_index import CellIndex
+from garnet.neighbors.quantizer import fit_quantizer
 from garnet.purify.scores import inner_products, squared_distances
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -36,8 +36,8 @@ def clouds(n, dimension, *, scale=1.0, seed=0):
 
 
 def layout_of(points, *, cells=8, largest=80):
-    quantiser = fit_quantiser(points, cells, seed=0)
-    return Layout.of(quantiser, quantiser.assign(points), largest=largest, reach=256)
+    quantizer = fit_quantizer(points, cells, seed=0)
+    return CellIndex.of(quantizer, quantizer.assign(points), largest=largest, reach=256)
 
 
 def plainly(layout, points, k, probes, monkeypatch):

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from garnet.errors import ParameterError, RecallWarning
 from garnet.neighbors.cell_index import probes_needed
 from garnet.neighbors.distances import nearest_in_pool, smallest
-from garnet.neighbors.quantizer import _ranked, fit_quantiser
+from garnet.neighbors.quantizer import _ranked, fit_quantizer
 from garnet.neighbors.search import Cells, Exact, Ivf, choose_neighbors, named_search, recall, union
 
 SEARCHES = {"exact": Exact(), "cells": Cells(), "ivf": Ivf()}
@@ -165,19 +165,19 @@ def test_probes_are_those_at_which_the_sample_is_found():
     assert probes_needed(ranked, torch.tensor([[0], [9]]), 0.5) == (4, pytest.approx(0.0, abs=1e-6))
 
 
-def test_quantiser_covers_the_points_and_assigns_them_part_by_part():
+def test_quantizer_covers_the_points_and_assigns_them_part_by_part():
     points = clouds(n=6000)
-    quantiser = fit_quantiser(points[:2000], 60, seed=0)
-    owner = quantiser.assign(points)
-    assert torch.equal(owner, torch.cat([quantiser.assign(part) for part in torch.split(points, 700)]))
-    cells = len(quantiser.centres)
+    quantizer = fit_quantizer(points[:2000], 60, seed=0)
+    owner = quantizer.assign(points)
+    assert torch.equal(owner, torch.cat([quantizer.assign(part) for part in torch.split(points, 700)]))
+    cells = len(quantizer.centres)
     assert 40 <= cells <= 120
     assert torch.bincount(owner, minlength=cells).max() < 10 * 6000 / cells
-    assert quantiser.ranked.shape == (cells, cells)
-    assert torch.equal(quantiser.ranked[:, 0], torch.arange(cells))
-    assert (quantiser.ranked.sort(dim=1).values == torch.arange(cells)).all()
+    assert quantizer.ranked.shape == (cells, cells)
+    assert torch.equal(quantizer.ranked[:, 0], torch.arange(cells))
+    assert (quantizer.ranked.sort(dim=1).values == torch.arange(cells)).all()
     # A cell is tight: its points are far closer to its centre than to the middle of all.
-    within = (points - quantiser.centres[owner]).square().sum(dim=1).mean()
+    within = (points - quantizer.centres[owner]).square().sum(dim=1).mean()
     assert within < 0.2 * (points - points.mean(dim=0)).square().sum(dim=1).mean()
 
 

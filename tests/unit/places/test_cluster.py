@@ -17,7 +17,7 @@ import torch
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model
 from garnet.errors import GarnetError, MissingExtra, ParameterError
-from garnet.neighbors.quantizer import fit_quantiser
+from garnet.neighbors.quantizer import fit_quantizer
 from garnet.places import cluster as cluster_module
 from garnet.places.cluster import OnCluster
 from garnet.places.disk import purify_tiled
@@ -262,17 +262,17 @@ def test_the_block_solver_on_a_cluster(kind, request, krylov):
 
 def test_large_values_are_sent_once_and_come_back_as_they_were(processes):
     rows = torch.randn(8_000, 80, generator=torch.Generator().manual_seed(0))
-    quantiser = fit_quantiser(rows, 1_000, seed=0)
-    tasks = [(quantiser, rows, i) for i in range(5)]
+    quantizer = fit_quantizer(rows, 1_000, seed=0)
+    tasks = [(quantizer, rows, i) for i in range(5)]
     packed, large = cluster_module._packed(_owners, tasks)
-    assert {id(value) for value in large} == {id(value) for value in (rows, quantiser.centres, quantiser.ranked)}
-    assert sum(map(len, packed)) < quantiser.centres.nbytes
+    assert {id(value) for value in large} == {id(value) for value in (rows, quantizer.centres, quantizer.ranked)}
+    assert sum(map(len, packed)) < quantizer.centres.nbytes
     for found, expected in zip(OnCluster(processes)(_owners, tasks), here(_owners, tasks), strict=True):
         assert torch.equal(found, expected)
 
 
-def _owners(quantiser, rows, i):
-    return quantiser.assign(rows[i::5])
+def _owners(quantizer, rows, i):
+    return quantizer.assign(rows[i::5])
 
 
 def test_results_come_in_the_order_of_the_tasks(threads):

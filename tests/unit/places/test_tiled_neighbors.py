@@ -48,7 +48,7 @@ def search(folder, points, **options):
         for file in files:
             local = np.fromfile(file, np.int32).reshape(-1, 2) + np.array([parts.bounds[i], parts.bounds[j]])
             found |= set(map(tuple, local.tolist()))
-    return found, Effort.noted(folder), len(np.load(folder / "quantiser.npz")["centres"])
+    return found, Effort.noted(folder), len(np.load(folder / "quantizer.npz")["centres"])
 
 
 def share(found, truth):

@@ -1,0 +1,203 @@
+"""The whole graph in memory, on a CPU or a GPU: all points are one block, all edges one tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from garnet.graph.edges import numbers
+from garnet.graph.graph import Graph, as_graph
+from garnet.linalg.common_neighbors import shared_neighbors
+from garnet.linalg.device_graph import Resident, joined, restricted
+from garnet.linalg.edge_products import inner_products
+from garnet.neighbors.search import Search, choose_neighbors, named_search, union
+from garnet.parameters import Device, require_device, require_parameters
+from garnet.progress import Clock, Progress
+from garnet.purify.features import feature_block
+from garnet.purify.graphical_model import base_embedding
+from garnet.purify.place import Embedding, Pruned, Tally
+from garnet.purify.quantile import quantile_of
+from garnet.purify.result import HeldLedger, Purification
+from garnet.purify.scores import Choice, Critical, Measured, TileEdges, measure, merged
+from garnet.purify.settings import Settings, Shape
+from garnet.spectral import Chebyshev, choose_solver
+from garnet.spectral.spectrum import Solver, Spectrum, eigengap, spread_components
+
+MOST_EDGES = 5_000_000
+"""Edges that are compared to find what features weigh; of more, every so manyth is."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemory:
+    """Purify in this process, with the whole graph in memory.
+
+    Attributes:
+        device: `cpu`, `cuda`, or any that torch knows.
+        solver: eigensolver; None chooses by size.
+        neighbors: nearest-neighbour search: `exact`, `cells` or one of your own; None chooses by size.
+    """
+
+    device: Device = "cpu"
+    solver: Solver | None = None
+    neighbors: Search | None = None
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    @contextmanager
+    def open(
+        self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
+    ) -> Iterator[GraphInMemory]:
+        """See `Place`."""
+        graph = as_graph(graph, symmetrize=symmetrize)
+        require_device(self.device, "InMemory")
+        yield GraphInMemory(graph, self, method, Clock(progress))
+
+
+class ScoredEdges(NamedTuple):
+    """All edges, sorted, and what speaks for and against each."""
+
+    edges: TileEdges
+    measured: Measured
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInMemory:
+    """See `Work`."""
+
+    graph: Graph
+    place: InMemory
+    method: Any
+    clock: Clock
+
+    @cached_property
+    def shape(self) -> Shape:
+        """See `Work`."""
+        return Shape.of(self.graph)
+
+    @cached_property
+    def on_device(self) -> Resident:
+        """The adjacency on the device."""
+        return Resident.of(self.graph, self.place.device)
+
+    def stage(self, name: str, compute: Callable[[], T]) -> T:
+        """See `Work`."""
+        with self.clock(name):
+            return compute()
+
+    def spectrum(self, settings: Settings) -> Spectrum:
+        """See `Work`."""
+        adjacency, n = self.on_device, self.graph.num_nodes
+        matrix = adjacency.normalized(settings.tau) if settings.normalize else adjacency.matrix()
+        nodes = spread_components(adjacency.components(), settings.rank)
+        if len(nodes) < n:
+            matrix = restricted(matrix, nodes)
+        solver, device = self._solver, self.place.device
+        stays = isinstance(solver, Chebyshev) and device != "cpu" and not solver.fills(len(nodes), settings.rank)
+        given = matrix if stays else matrix.to_scipy()
+        found = solver(given, settings.rank, end=settings.end, seed=settings.seed, device=device).scatter(nodes, n)
+        return found.truncate(eigengap(found.values)) if settings.by_eigengap else found
+
+    def features(self, settings: Settings) -> Tensor | None:
+        """See `Work`."""
+        kind, rank = settings.features, settings.feature_rank
+        return feature_block(self.graph, kind, rank, seed=settings.seed, device=self.place.device)
+
+    def map(self, work: Callable[..., Tensor], *blocks: Tensor, name: str | None = None) -> Tensor:
+        """See `Work`."""
+        return work(*blocks)
+
+    def take(self, block: Tensor, nodes: Tensor) -> Tensor:
+        """See `Work`."""
+        return block[nodes.to(block.device)]
+
+    def edge_likeness(self, block: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Work`."""
+        edges = thinned(self.on_device.edges, self.graph.num_edges)
+        return edges, inner_products(block, block, edges)
+
+    def base_graph(self, points: Tensor, settings: Settings) -> Tensor:
+        """G_base, (2, m). A node of which neither spectrum nor features tell anything has no neighbours but its own."""
+        known = points.abs().amax(dim=1).nonzero()[:, 0]
+        k = min(settings.k, len(known) - 1)
+        if k < 1:
+            return known.new_zeros(2, 0)
+        search = self.place.neighbors or choose_neighbors(len(known), self.place.device)
+        if isinstance(search, str):
+            search = named_search(search)
+        return union(search(points[known], k, seed=settings.seed), known)
+
+    def base_embedding(self, base: Tensor, rank: int, settings: Settings) -> Tensor:
+        """See `Work`."""
+        # Where nothing is new, the input itself is what it is compared with.
+        compared = self.graph.with_edges(base.cpu().numpy()) if base.shape[1] else self.graph
+        return base_embedding(
+            compared, rank, settings.sigma2, self._solver, seed=settings.seed, device=self.place.device
+        )
+
+    def score(self, points: Tensor, base: Tensor, settings: Settings, critical: Critical) -> ScoredEdges:
+        """See `Work`."""
+        adjacency = self.on_device
+        edges = merged(base, adjacency.edges, self.graph.num_nodes)
+        measured = measure(edges, points, points, settings, critical)
+        if settings.support is not None and settings.overlap:
+            measured.support[edges.given] += settings.overlap * shared_neighbors(adjacency, adjacency.edges)
+        if settings.weight == "given":
+            measured = measured._replace(weight=adjacency.edge_weights)
+        return ScoredEdges(edges, measured)
+
+    def quantile(self, scored: ScoredEdges, column: Literal["score", "support"], share: float) -> float:
+        """See `Work`."""
+        if column == "score":
+            return quantile_of(scored.measured.score[scored.edges.near], share)
+        return quantile_of(scored.measured.support[scored.edges.given], share)
+
+    def tally(self, scored: ScoredEdges, choice: Choice) -> Tally:
+        """See `Work`."""
+        near, given = scored.edges.near, scored.edges.given
+        stays = choice.stays(near, scored.measured)
+        kept, all_given, staying = (int(which.sum()) for which in (given & stays, given, stays))
+        heaviest = float(scored.measured.weight[stays].max()) if staying else 0.0
+        return Tally(kept, all_given - kept, staying - kept, int(near.sum()), heaviest)
+
+    def gather(self, scored: ScoredEdges, choice: Choice, tally: Tally) -> Graph:
+        """See `Work`."""
+        stays = choice.stays(scored.edges.near, scored.measured)
+        weights = scored.measured.weight[stays].clamp_min(choice.floor)
+        return replace(self.graph, adjacency=joined(scored.edges.ends[:, stays], weights, self.graph.num_nodes))
+
+    def result(self, settings: Settings, embedding: Embedding, base: Tensor, pruned: Pruned) -> Purification[Graph]:
+        """See `Work`."""
+        (edges, measured), n = pruned.scored, self.graph.num_nodes
+        stays = pruned.choice.stays(edges.near, measured)
+        return Purification(
+            graph=pruned.graph,
+            spectrum=embedding.spectrum,
+            ledger=HeldLedger(edges.ends, measured.score, edges.given, stays, edges.near, n),
+            threshold=pruned.choice.threshold,
+            settings=settings,
+            parameters=self.method,
+            place=repr(self.place),
+            stages=tuple(self.clock.stages),
+        )
+
+    @property
+    def _solver(self) -> Solver:
+        return self.place.solver or choose_solver(self.graph.num_nodes)
+
+
+def thinned(edges: Tensor, among: int) -> Tensor:
+    """All edges (2, m), or where there are very many `among` all, those whose number is a multiple of some other.
+
+    Which these are does not depend on where the edges lie.
+    """
+    every = math.ceil(among / MOST_EDGES)
+    return edges if every <= 1 else edges[:, numbers(edges[0], edges[1], 1_000_003) % every == 0]

@@ -1,0 +1,108 @@
+"""Where a purification runs: what every place must be able to do, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor
+
+from garnet.progress import Progress
+from garnet.purify.result import Purification
+from garnet.purify.scores import Choice, Critical
+from garnet.purify.settings import Settings, Shape
+from garnet.spectral.spectrum import Spectrum
+
+Block = Any
+"""A tall matrix, one row a node: a tensor in memory, or a handle to what a disk or a cluster holds."""
+Base = Any
+"""The edges of the base graph, as a place keeps them."""
+Scored = Any
+"""Edges with all that decides which of them stay, as a place keeps them."""
+
+T = TypeVar("T")
+
+
+class Embedding(NamedTuple):
+    """The points of all nodes, V beside the features, and the spectrum that they were made of."""
+
+    points: Block
+    spectrum: Spectrum
+    feature_weight: float | None
+
+
+class Tally(NamedTuple):
+    """How many edges of the input stay and go, how many are new, those of the base graph, and the heaviest weight."""
+
+    kept: int
+    dropped: int
+    added: int
+    base_edges: int
+    heaviest: float
+
+
+class Pruned(NamedTuple):
+    """The choice that was made between the edges, what it came to, and the graph of those that stay."""
+
+    choice: Choice
+    tally: Tally
+    scored: Scored
+    graph: Any
+
+
+class Work(Protocol):
+    """A graph that lies somewhere, and what the stages of a purification ask of it."""
+
+    @property
+    def shape(self) -> Shape:
+        """What decides the settings."""
+
+    def stage(self, name: str, compute: Callable[[], T]) -> T:
+        """What a stage computes, timed and told of; or what it computed before, where a run goes on."""
+
+    def spectrum(self, settings: Settings) -> Spectrum:
+        """The leading eigenpairs of the normalised adjacency; their vectors are a block."""
+
+    def features(self, settings: Settings) -> Block | None:
+        """Coordinates of the nodes' features; see `garnet.purify.features.feature_block`."""
+
+    def map(self, work: Callable[..., Tensor], *blocks: Block, name: str | None = None) -> Block:
+        """What `work` makes of the rows of some blocks, row by row; what has a name outlives a run that is stopped."""
+
+    def take(self, block: Block, nodes: Tensor) -> Tensor:
+        """The rows of some nodes."""
+
+    def edge_likeness(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Edges of the input, (2, s), all or of very many some; and the inner product of the rows of each, (s,)."""
+
+    def base_graph(self, points: Block, settings: Settings) -> Base:
+        """Each node joined to its k nearest."""
+
+    def base_embedding(self, base: Base, rank: int, settings: Settings) -> Tensor:
+        """U of section 3.3: so many eigenvectors of the base graph's Laplacian, weighted."""
+
+    def score(self, points: Block, base: Base, settings: Settings, critical: Critical) -> Scored:
+        """All edges of the base graph and of the input, with what speaks for and against them."""
+
+    def quantile(self, scored: Scored, column: Literal["score", "support"], share: float) -> float:
+        """The score of base edges, or the support of the input's, that a share of them lies below."""
+
+    def tally(self, scored: Scored, choice: Choice) -> Tally:
+        """What a choice would come to."""
+
+    def gather(self, scored: Scored, choice: Choice, tally: Tally) -> Any:
+        """The graph of the edges that stay."""
+
+    def result(self, settings: Settings, embedding: Embedding, base: Base, pruned: Pruned) -> Purification[Any]:
+        """What the user is given."""
+
+
+@runtime_checkable
+class Place(Protocol):
+    """Where a purification runs: `garnet.InMemory`, `garnet.OnDisk` or `garnet.OnCluster`."""
+
+    def open(
+        self, method: Any, graph: Any, *, symmetrize: bool, progress: Progress | None
+    ) -> AbstractContextManager[Work | Purification[Any]]:
+        """The graph, ready to be worked on; or the result, if the very same call has been made before."""

@@ -1,0 +1,194 @@
+"""What the parameters of GARNET become on a graph: every default resolved once, in one value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from garnet.errors import GraphError, ParameterError
+from garnet.graph.graph import Graph
+from garnet.parameters import require_rules
+from garnet.spectral.spectrum import End
+
+Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
+Scaling = Literal["unit", "none", "standardize", "minmax"]
+Score = Literal["distance", "signed", "distortion"]
+GammaUnit = Literal["quantile", "absolute"]
+Weight = Literal["auto", "similarity", "score", "one"]
+
+# What the defaults were found to need on the graphs of the paper, clean and attacked (studies/ablation-*.toml and the
+# tables of docs/results); they are the same for all of them.
+RANK = 70
+"""Eigenpairs."""
+MOST_BY_GAP = 100
+"""Eigenpairs among which the largest gap is looked for."""
+PAIRS_A_CLASS = 10
+"""Eigenpairs for each class, the paper's own rule (appendix F)."""
+ENOUGH_NEIGHBORS, FEWEST_NEIGHBORS = 15, 10
+"""Neighbours of a node in all, those of the input counted; and how many are looked for at least."""
+DENSE = 24
+"""Mean degree above which a graph has edges enough, and is given none that nobody wrote."""
+DOUBTED, DOUBTED_ALONE = 0.3, 0.2
+"""Share of the input's edges that is doubted; and where nothing makes up for a true edge that is lost."""
+FEATURE_WEIGHT = 1.5
+"""Scale of the features beside the spectrum, where edges join nodes of alike features."""
+ALIKE = 0.4
+"""How alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it, for the full weight."""
+LEAST_SAY = 0.1
+"""Share of that weight which features have where edges tell nothing of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What of a graph decides its settings.
+
+    Attributes:
+        nodes: n.
+        edges: undirected edges, m.
+        features: of a node; 0 without any.
+        classes: 0 without labels.
+        mean_degree: weighted.
+    """
+
+    nodes: int
+    edges: int
+    features: int = 0
+    classes: int = 0
+    mean_degree: float = 0.0
+
+    @classmethod
+    def of(cls, graph: Graph) -> Shape:
+        """That of a graph in memory."""
+        return cls(
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+            features=0 if graph.features is None else int(graph.features.shape[1]),
+            classes=count_classes(graph.labels),
+            mean_degree=float(graph.degrees.mean()) if graph.num_nodes else 0.0,
+        )
+
+
+def count_classes(labels: Any) -> int:
+    """How many classes there are, those of unknown nodes left out; 0 without labels."""
+    return 0 if labels is None else len(np.unique(labels[labels >= 0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """GARNET on one graph: what is stored with every result, and all that its stages go by.
+
+    The words are those of `GARNET`; none of them is left to be decided but `feature_weight`, which is None until the
+    spectrum has told how alike the features of joined nodes are.
+    """
+
+    rank: int
+    by_eigengap: bool
+    end: End
+    normalize: bool
+    tau: float
+    features: Literal["none", "raw", "low-rank", "propagated"]
+    feature_rank: int | None
+    feature_weight: float | None
+    scaling: Scaling
+    k: int
+    support: float | None
+    overlap: float
+    score: Score
+    sigma2: float
+    gamma: float
+    gamma_unit: GammaUnit
+    weight: Literal["similarity", "score", "one", "given"]
+    seed: int
+
+    def __str__(self) -> str:
+        features = self.features
+        if self.features != "none" and self.feature_weight is not None:
+            features = f"{self.features} x {self.feature_weight:.3g}"
+        doubted = "none" if self.support is None else f"{self.support:.3g}"
+        return f"rank {self.rank}, k {self.k}, doubted {doubted}, features {features}, weight {self.weight}"
+
+    def plain(self) -> dict[str, Any]:
+        """As values that JSON has."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON has: it knows no infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, int | float | str | None) else repr(value)
+
+
+def settle(method: Any, shape: Shape) -> Settings:
+    """The settings of a `GARNET` on a graph of this shape.
+
+    Raises:
+        GraphError: there is nothing to purify.
+        ParameterError: the graph does not allow a parameter.
+    """
+    if shape.edges == 0:
+        raise GraphError(f"The graph has {shape.nodes} nodes and no edges between them; there is nothing to purify.")
+    require_rules(method, _rules(method, shape.nodes))
+    if method.features not in ("auto", "none") and not shape.features:
+        raise ParameterError(
+            f"The 'features' parameter of GARNET is {method.features!r}, but the graph has no features."
+        )
+    features = method.features
+    if features == "auto":
+        features = "low-rank" if shape.features else "none"
+    k = neighbors_lacking(2 * shape.edges / shape.nodes) if method.k is None else method.k
+    support = method.support
+    if support == "auto":
+        support = DOUBTED if k else DOUBTED_ALONE
+    weight = method.weight
+    if weight == "auto":
+        weight = "similarity" if k else "given"
+    return Settings(
+        rank=choose_rank(method.rank, shape.nodes, shape.classes),
+        by_eigengap=method.rank == "auto" and not shape.classes,
+        end=method.end,
+        normalize=method.normalize,
+        tau=shape.mean_degree if method.tau == "mean" else method.tau,
+        features=features,
+        feature_rank=method.feature_rank,
+        feature_weight=None if method.feature_weight == "auto" else method.feature_weight,
+        scaling=method.scaling,
+        k=k,
+        support=support,
+        overlap=method.overlap,
+        score=method.score,
+        sigma2=method.sigma2,
+        gamma=method.gamma,
+        gamma_unit=method.gamma_unit,
+        weight=weight,
+        seed=method.seed,
+    )
+
+
+def _rules(method: Any, n: int) -> Iterator[tuple[str, bool, str]]:
+    yield "k", method.k is None or method.k < n, f"below the number of nodes, {n}"
+    yield "rank", method.rank in (None, "auto") or method.rank < n, f"below {n}, the node count"
+
+
+def choose_rank(rank: int | Literal["auto"] | None, nodes: int, classes: int) -> int:
+    """How many eigenpairs to ask the solver for, at most half the nodes unless the number is given."""
+    most = max(1, nodes // 2)
+    if rank is None:
+        return min(RANK, most)
+    if rank == "auto":
+        return min(PAIRS_A_CLASS * classes if classes else MOST_BY_GAP, most)
+    return rank
+
+
+def neighbors_lacking(mean_degree: float) -> int:
+    """How many neighbours a node of a sparse graph lacks; none where the graph is dense."""
+    return 0 if mean_degree > DENSE else max(FEWEST_NEIGHBORS, round(ENOUGH_NEIGHBORS - mean_degree))
+
+
+def weight_of_features(alike: float) -> float:
+    """The weight of features where edges join nodes whose features are so alike."""
+    return FEATURE_WEIGHT * min(1.0, max(LEAST_SAY, alike / ALIKE))
