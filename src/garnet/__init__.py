@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from garnet.graph.files import load_graph
     from garnet.graph.graph import Graph, Split, as_graph
     from garnet.graph.perturbation import Perturbation
+    from garnet.places.on_cluster import OnCluster
+    from garnet.places.on_disk import OnDisk
     from garnet.purify.garnet import GARNET
+    from garnet.purify.memory import InMemory
     from garnet.purify.result import Ledger, Purification
+    from garnet.purify.settings import Settings
     from garnet.spectral.spectrum import Spectrum
 
 _HOME = {
     "Budget": "garnet.graph.budget",
     "GARNET": "garnet.purify.garnet",
+    "InMemory": "garnet.purify.memory",
+    "OnCluster": "garnet.places.on_cluster",
+    "OnDisk": "garnet.places.on_disk",
+    "Settings": "garnet.purify.settings",
     "Graph": "garnet.graph.graph",
     "Split": "garnet.graph.graph",
     "as_graph": "garnet.graph.graph",
@@ -33,9 +41,13 @@ __all__ = [
     "GARNET",
     "Budget",
     "Graph",
+    "InMemory",
     "Ledger",
+    "OnCluster",
+    "OnDisk",
     "Perturbation",
     "Purification",
+    "Settings",
     "Spectrum",
     "Split",
     "as_graph",

@@ -12,7 +12,7 @@ from garnet.places.build import build_tiles
 from garnet.places.cluster import OnCluster
 from garnet.places.disk import purify_tiled
 from garnet.places.embed import spectrum
-from garnet.places.row_store import Parts, whole
+from garnet.places.row_store import RowStore, whole
 from garnet.spectral import Arpack, Chebyshev
 
 PATHS = {
@@ -70,7 +70,7 @@ def test_tiles_on_disk_agree_with_arpack_and_exact_search(reference, parts, scra
     np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
     agree(expected.graph, found.graph.to_graph())
     tiles = build_tiles(graph, scratch / "tiles", memory=1 << 30, parts=parts)
-    spans_the_same(expected, tiles, Parts(scratch, tiles.bounds))
+    spans_the_same(expected, tiles, RowStore(scratch, tiles.bounds))
 
 
 @pytest.mark.slow
@@ -87,6 +87,6 @@ def test_a_cluster_agrees_with_arpack_and_exact_search(processes, scratch):
     ):
         found = GARNET(cluster=client, tau="mean", k=15).purify(graph, output=scratch / "out")
         tiles = build_tiles(graph, scratch / "tiles", memory=1 << 30, parts=2)
-        spans_the_same(expected, tiles, Parts(scratch, tiles.bounds, OnCluster(client)))
+        spans_the_same(expected, tiles, RowStore(scratch, tiles.bounds, OnCluster(client)))
     np.testing.assert_allclose(found.values, expected.spectrum.values, atol=1e-5)
     agree(expected.graph, found.graph.to_graph())

@@ -26,7 +26,7 @@ from garnet.io.sources import open_source
 from garnet.io.targets import require_folder
 from garnet.places.delivery import describe, require_free
 from garnet.places.edge_sort import Counter, Spool
-from garnet.places.resume import identity
+from garnet.places.journal import identity
 from garnet.places.tile_writer import finish, write_features, write_strip
 from garnet.places.tiles import MANIFEST, Rows, TiledGraph
 from garnet.progress import Progress, Step

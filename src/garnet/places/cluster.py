@@ -52,7 +52,7 @@ class Capacity:
     memory: int | None
 
 
-class OnCluster:
+class ClusterRun:
     """Sends every task to a worker and waits for all of them: see `garnet.places.row_store.Run`.
 
     A task that was on a worker when it was lost is done again by another.

@@ -16,7 +16,7 @@ from garnet.places.edge_table import TABLE_MANIFEST, is_table
 from garnet.places.tiles import MANIFEST, VERSION, checksum, json_check
 
 _OURS = re.compile(
-    r"(tile-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
+    r"((tile|ledger)-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
     r"part-\d{5,}\.parquet"
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
@@ -16,8 +16,10 @@ from garnet.errors import GraphError, MissingExtra
 from garnet.graph.graph import Graph
 from garnet.io.atomic import atomic_path
 from garnet.io.parquet import NUM_NODES, read_parquet
-from garnet.places.row_store import Parts
+from garnet.places.row_store import RowStore
+from garnet.places.tiled_scores import kept_of
 from garnet.places.tiles import SPLIT_FILES, TiledGraph
+from garnet.purify.scores import Choice
 
 NEEDED = ("pyarrow", "A Parquet table", "pygarnet[parquet]")
 """What `MissingExtra` says without it."""
@@ -26,9 +28,6 @@ TABLE_MANIFEST = "_garnet.json"
 """What a table's folder holds, and which run made it; readers of tables pass over what begins with a low line."""
 
 _ROWS = 1 << 20  # edges that are written at once
-
-Kept = Callable[[Path], tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]]
-"""The two ends and the weight of the edges of a tile that stay."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,16 @@ class EdgeTable:
         return read_parquet(self.folder, symmetrize=True)
 
 
-def write_table(graph: TiledGraph, parts: Parts, rows: Sequence[Sequence[Path]], kept: Kept, output: Path) -> None:
+def write_table(
+    graph: TiledGraph, store: RowStore, rows: Sequence[Sequence[Path]], choice: Choice, output: Path
+) -> None:
     """Write the edges that stay, one file for each row of tiles; a file that is there is not written again.
 
     Args:
         graph: the input.
-        parts: who does it.
+        store: who does it.
         rows: for each part i, the files of scored edges of the tiles (i, i), (i, i + 1) and so on.
-        kept: reads such a file.
+        choice: which of them stay.
         output: folder of the table, which must exist; what is in it belongs to this table.
 
     Raises:
@@ -69,11 +70,11 @@ def write_table(graph: TiledGraph, parts: Parts, rows: Sequence[Sequence[Path]],
     """
     places = [output / f"part-{i:05d}.parquet" for i in range(len(rows))]
     tasks = [
-        (graph, i, files, kept, place)
+        (graph, i, files, choice, place)
         for i, (files, place) in enumerate(zip(rows, places, strict=True))
         if not place.exists()
     ]
-    parts.do("write", _write_part, tasks)
+    store.do("write", _write_part, tasks)
 
 
 def table_of(graph: TiledGraph, output: Path, edges: int) -> EdgeTable:
@@ -103,7 +104,7 @@ def require_writable_table(names: NDArray[Any] | None) -> None:
             raise GraphError(f"The node name {str(names[bad.argmax()])!r} cannot be kept in Parquet; rename it.")
 
 
-def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], kept: Kept, target: Path) -> None:
+def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], choice: Choice, target: Path) -> None:
     """Write the edges of the tiles (i, i), (i, i + 1) and so on that stay, tile after tile."""
     arrow, parquet = _pyarrow()
     left = _names(graph, i)
@@ -117,7 +118,7 @@ def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], kept: Kept, ta
         parquet.ParquetWriter(stream, schema) as writer,
     ):
         for j, file in zip(count(i), files, strict=False):
-            first, second, weight = kept(file)
+            first, second, weight = kept_of(file, choice)
             right = left if i == j else _names(graph, j)
             for begin in range(0, len(weight), _ROWS):
                 some = slice(begin, begin + _ROWS)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
 
 from garnet.errors import GarnetError
+from garnet.graph.graph import Graph
 from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
+from garnet.io.identity import file_identity
 from garnet.io.removal import remove
+from garnet.io.scratch import left_behind
 from garnet.places.tiles import checksum, json_check
+from garnet.progress import Clock, Progress, Stage
+
+_STAGES = ("tile", "embed", "neighbours", "prune")
+
+T = TypeVar("T")
 
 
 class Journal:
@@ -90,3 +103,71 @@ class Journal:
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise GarnetError(f"Cannot read {path}: it is damaged; {self._cure}.") from error
         return noted
+
+
+class Resumable(Clock):
+    """A clock that knows which stages were done before, and what they cost then."""
+
+    def __init__(self, journal: Journal, progress: Progress | None) -> None:
+        super().__init__(progress)
+        self._journal = journal
+
+    def stage(
+        self,
+        name: str,
+        compute: Callable[[], T],
+        note: Callable[[T], dict[str, Any]],
+        files: Callable[[T], Iterable[Path]],
+    ) -> dict[str, Any]:
+        """Run a stage, unless it was done before; gives what was noted of it.
+
+        Args:
+            name: of the stage.
+            compute: does it.
+            note: what a later run must know of what came out, as JSON has it.
+            files: which files of it a later run must find.
+        """
+        before = self._journal.done(name)
+        if before is not None:
+            self.stages.append(Stage(**before["stage"]))
+            facts: dict[str, Any] = before["facts"]
+            return facts
+        with self(name):
+            value = compute()
+        facts = note(value)
+        self._journal.note(name, {"facts": facts, "stage": asdict(self.stages[-1])}, files(value))
+        return facts
+
+
+def stages_done(output: Path, scratch: Path | None = None) -> list[str]:
+    """The stages of an unfinished run for an output that are not done again.
+
+    Args:
+        output: what the run is to write, an absolute path.
+        scratch: the folder of its intermediate files; None for the output's own.
+    """
+    done = {stage for folder, _ in left_behind(scratch or output.parent, output) for stage in Journal(folder).stages()}
+    return [stage for stage in _STAGES if stage in done]
+
+
+def identity(source: str | Path | Graph, output: Path) -> list[Any]:
+    """What tells a source from another: what a graph holds, or the bytes of a file.
+
+    Args:
+        source: what is to be purified.
+        output: folder of the result, which is no part of the source though it may lie in it.
+    """
+    if not isinstance(source, Graph):
+        return file_identity(Path(source), without=[output])
+    split = None if source.split is None else source.split.fingerprint
+    return [source.fingerprint, *map(_digest, (source.features, source.labels, source.names)), split]
+
+
+def _digest(part: Any) -> str | None:
+    """Some hex digits that are the same wherever an array is, dense or sparse."""
+    if part is None:
+        return None
+    digest = hashlib.sha256()
+    for array in (part.indptr, part.indices, part.data) if sp.issparse(part) else (part,):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]

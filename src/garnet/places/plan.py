@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from garnet.errors import GarnetError
+from garnet.neighbors.search import TRAINING
 from garnet.parameters import Rule, is_number, require_arguments
+from garnet.purify.settings import ENOUGH_NEIGHBORS, MOST_BY_GAP
 
 # What Python, NumPy, SciPy and torch take before any graph is there.
 BASELINE = 600 << 20
@@ -22,10 +24,12 @@ BYTES_AN_EDGE = 150
 _HELD = 0.8
 # What a task takes however little there is to do.
 _LEAST_TASK = 128 << 20
-# Points of the sample for each cell of a quantizer, and the copies of them and of the ranked cells that training holds.
-TRAINING = 24
+# Copies of the sample and of the ranked cells that training a quantizer holds, and what the votes of a point take.
 _COPIES_OF_A_SAMPLE, _COPIES_OF_A_RANK = 3, 3
 _BYTES_A_VOTE, _VOTES = 100, 4
+# What is counted on before the graph is known.
+_RANK = MOST_BY_GAP
+_CLUSTER_MEMORY = 4 << 30
 
 
 def _size(memory: Any) -> float:
@@ -109,6 +113,21 @@ class Cut:
     def _rows(self, nodes: int) -> float:
         """Bytes of the points of all nodes, as often as the hungriest task has them."""
         return 4.0 * COPIES_OF_A_ROW * self.width * nodes
+
+
+def cut_of(method: Any, features: int, memory: str | int | None) -> Cut:
+    """What decides into how many parts a graph is cut, whoever does the work.
+
+    Args:
+        method: the purifier.
+        features: of a node, of the graph.
+        memory: that a process may hold; None for what a worker is taken to have that does not say.
+    """
+    rank = method.rank if isinstance(method.rank, int) else _RANK
+    whole = method.features == "raw" or method.feature_rank is None
+    reduced = features if whole else min(features, method.feature_rank)
+    width = rank + (0 if method.features == "none" else reduced)
+    return Cut(memory=bytes_of(memory or _CLUSTER_MEMORY), width=width, k=method.k or ENOUGH_NEIGHBORS)
 
 
 def most_cells(memory: int, width: int, reach: int) -> int:

@@ -1,4 +1,4 @@
-"""Tall matrices in parts, one file a part, and work that is done on them part by part, here or on a cluster."""
+"""RowMatrix matrices in parts, one file a part, and work that is done on them part by part, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Run(Protocol):
         """What the function gives for the arguments of each task; `done` is called as they are done, if given."""
 
 
-def here(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None) -> list[Any]:
+def run_locally(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None) -> list[Any]:
     """Do it in this process, one task after the other."""
     if done is None:
         return [work(*task) for task in tasks]
@@ -96,7 +96,7 @@ Place = Path | Slot
 """Where the rows of a part are."""
 
 
-class Tall:
+class RowMatrix:
     """A tall matrix in float32 whose rows lie in files, or in memory, and go when the last who knows it goes.
 
     Attributes:
@@ -120,18 +120,20 @@ class Tall:
         return read(self.files[i], self.width)
 
 
-class Parts:
+class RowStore:
     """Where tall matrices of the same rows live, and who works on them.
 
     Attributes:
         folder: of their files, in the directory of a run; every worker must see it under this path.
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
         run: who does the work.
-        step: told of the steps that last: the name of each, tasks done, and all tasks.
+        tell: told of steps that take long: the name of each, tasks done, and all tasks.
     """
 
-    def __init__(self, folder: Path, bounds: Sequence[int], run: Run = here, step: Tell | None = None) -> None:
-        self.folder, self.bounds, self.run, self.step = folder, tuple(bounds), run, step
+    def __init__(
+        self, folder: Path, bounds: Sequence[int], run: Run = run_locally, tell: Tell = lambda name, done, total: None
+    ) -> None:
+        self.folder, self.bounds, self.run, self.tell = folder, tuple(bounds), run, tell
         self._room = [0]
 
     def hold(self, room: int) -> None:
@@ -148,37 +150,46 @@ class Parts:
         return self.run(work, itertools.islice(zip(*columns, strict=False), self.count))
 
     def do(self, name: str, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """What a function gives for the arguments of each task of a step that lasts, and so is told of."""
-        if self.step is None:
-            return self.run(work, tasks)
-        return self.run(work, tasks, done=partial(self.step, name))
+        """What a function gives for the arguments of each task of a step that takes long, and says how far it is."""
+        return self.run(work, tasks, done=partial(self.tell, name))
 
-    def new(self, width: int, name: str | None = None) -> Tall:
+    def new(self, width: int, name: str | None = None) -> RowMatrix:
         """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten."""
         stem = name or f"tmp-{secrets.token_hex(8)}"
         files = self.files(stem)
         if name is None and self._room[0]:
-            return Tall([Slot(file, self._room) for file in files], self.bounds, width)
-        return Tall(files, self.bounds, width, keep=name is not None)
+            return RowMatrix([Slot(file, self._room) for file in files], self.bounds, width)
+        return RowMatrix(files, self.bounds, width, keep=name is not None)
 
     def files(self, name: str) -> list[Path]:
         """The files of a matrix of this name."""
         return [self.folder / f"{name}-{i}.bin" for i in range(self.count)]
 
-    def map(self, work: Callable[..., Tensor], *talls: Tall, name: str | None = None) -> Tall:
+    def map(self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None) -> RowMatrix:
         """What `work` makes of the rows of some matrices, row by row."""
-        tall = self.new(0, name)
-        widths = self.each(_map, itertools.repeat(work), self._sources(talls), tall.files)
-        tall.width = widths[0]
-        return tall
+        matrix = self.new(0, name)
+        widths = self.each(_map, itertools.repeat(work), self._sources(matrices), matrix.files)
+        matrix.width = widths[0]
+        return matrix
 
-    def sum(self, work: Callable[..., Tensor], *talls: Tall) -> Tensor:
+    def sum(self, work: Callable[..., Tensor], *matrices: RowMatrix) -> Tensor:
         """The sum over the parts, in their order, of what `work` makes of their rows; in float64."""
-        partial = self.each(_partial, itertools.repeat(work), self._sources(talls))
+        partial = self.each(_partial, itertools.repeat(work), self._sources(matrices))
         return torch.stack(partial).sum(dim=0)
 
-    def _sources(self, talls: Sequence[Tall]) -> list[list[tuple[Place, int]]]:
-        return [[(tall.files[i], tall.width) for tall in talls] for i in range(self.count)]
+    def take(self, matrix: RowMatrix, rows: Tensor) -> Tensor:
+        """Some rows, in any order."""
+        owner = torch.searchsorted(torch.tensor(self.bounds[1:]), rows, right=True)
+        found = torch.empty(len(rows), matrix.width)
+        chosen = [(owner == i).nonzero()[:, 0] for i in range(self.count)]
+        local = [rows[some] - self.bounds[i] for i, some in enumerate(chosen)]
+        parts = self.each(_take, matrix.files, itertools.repeat(matrix.width), local)
+        for some, part in zip(chosen, parts, strict=True):
+            found[some] = part
+        return found
+
+    def _sources(self, matrices: Sequence[RowMatrix]) -> list[list[tuple[Place, int]]]:
+        return [[(one.files[i], one.width) for one in matrices] for i in range(self.count)]
 
 
 def read(place: Place, width: int) -> Tensor:
@@ -195,9 +206,9 @@ def read(place: Place, width: int) -> Tensor:
     return torch.from_numpy(numbers).view(-1, width)
 
 
-def whole(tall: Tall) -> Tensor:
+def whole(matrix: RowMatrix) -> Tensor:
     """All rows, in memory."""
-    return torch.cat([tall.part(i) for i in range(len(tall.files))])
+    return torch.cat([matrix.part(i) for i in range(len(matrix.files))])
 
 
 def truncated(file: Path) -> GarnetError:
@@ -220,6 +231,10 @@ def write_array(file: Path, array: NDArray[Any]) -> None:
     # Not `tofile`, which loses the last bytes without a word when the disk is full.
     with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
         stream.write(np.ascontiguousarray(array).data)
+
+
+def _take(place: Place, width: int, rows: Tensor) -> Tensor:
+    return read(place, width)[rows] if len(rows) else torch.empty(0, width)
 
 
 def _map(work: Callable[..., Tensor], sources: list[tuple[Place, int]], target: Place) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
-from garnet.places.row_store import Parts, Place, Tall, read, write
+from garnet.places.row_store import Place, RowMatrix, RowStore, read, write
 from garnet.places.tiles import TiledGraph
 
 
@@ -30,7 +30,7 @@ class TiledSpace:
         longest: entries of the fullest row.
     """
 
-    def __init__(self, graph: TiledGraph, parts: Parts, roots: Tall, seed: int) -> None:
+    def __init__(self, graph: TiledGraph, parts: RowStore, roots: RowMatrix, seed: int) -> None:
         self.n = graph.num_nodes
         self.scale, self.products = 1.0, 0
         self.longest = max(int(graph.counts(i).max(initial=0)) for i in range(graph.parts))
@@ -40,11 +40,12 @@ class TiledSpace:
         self.scale = max(float(sums.part(i).max()) for i in range(parts.count) if len(sums.part(i))) or 1.0
         self.products = 0
 
-    def product(self, block: Tall, *, slope: float = 1.0, shift: float = 0.0, minus: Tall | None = None) -> Tall:
+    def product(
+        self, block: RowMatrix, *, slope: float = 1.0, shift: float = 0.0, minus: RowMatrix | None = None
+    ) -> RowMatrix:
         """See `Space`."""
         self.products += block.width
-        if self._parts.step is not None:
-            self._parts.step("columns", self.products, 0)
+        self._parts.tell("columns", self.products, 0)
         target = self._parts.new(block.width)
         before = [None] * self._parts.count if minus is None else minus.files
         factors = slope / self.scale, shift
@@ -57,7 +58,7 @@ class TiledSpace:
         )
         return target
 
-    def random(self, columns: int) -> Tall:
+    def random(self, columns: int) -> RowMatrix:
         """See `Space`."""
         seed, bounds = next(self._seeds), self._parts.bounds
         target = self._parts.new(columns)
@@ -65,15 +66,15 @@ class TiledSpace:
         self._parts.each(_random, rows, [columns] * len(rows), [(seed, i) for i in range(len(rows))], target.files)
         return target
 
-    def constant(self, value: float) -> Tall:
+    def constant(self, value: float) -> RowMatrix:
         """See `Space`."""
         return self._parts.map(lambda roots: torch.full_like(roots, value), self._roots)
 
-    def map(self, work: Callable[..., Tensor], *blocks: Tall) -> Tall:
+    def map(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> RowMatrix:
         """See `Space`."""
         return self._parts.map(work, *blocks)
 
-    def sum(self, work: Callable[..., Tensor], *blocks: Tall) -> Tensor:
+    def sum(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> Tensor:
         """See `Space`."""
         return self._parts.sum(work, *blocks)
 
@@ -85,31 +86,31 @@ class TiledSpace:
 class TiledBasis:
     """A basis as the list of the blocks it grew by, of which a task holds one at a time: see `Basis`."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RowStore) -> None:
         self._parts = parts
-        self._blocks: list[Tall] = []
+        self._blocks: list[RowMatrix] = []
 
     @property
     def size(self) -> int:
         """Columns so far."""
         return sum(block.width for block in self._blocks)
 
-    def dot(self, block: Tall) -> Tensor:
+    def dot(self, block: RowMatrix) -> Tensor:
         """See `Basis`."""
         partial = self._parts.each(_dot, self._known(), block.files, [block.width] * self._parts.count)
         return torch.stack(partial).sum(dim=0).float()
 
-    def less(self, block: Tall, coefficients: Tensor) -> Tall:
+    def less(self, block: RowMatrix, coefficients: Tensor) -> RowMatrix:
         """See `Basis`."""
         target = self._parts.new(block.width)
         self._parts.each(_less, self._known(), block.files, itertools.repeat(coefficients.float()), target.files)
         return target
 
-    def append(self, block: Tall) -> None:
+    def append(self, block: RowMatrix) -> None:
         """See `Basis`."""
         self._blocks.append(block)
 
-    def rotate(self, rotation: Tensor) -> Tall:
+    def rotate(self, rotation: Tensor) -> RowMatrix:
         """See `Basis`."""
         target = self._parts.new(rotation.shape[1])
         self._parts.each(_rotate, self._known(), itertools.repeat(rotation.float()), target.files)

@@ -133,7 +133,7 @@ class GARNET:
 
     def purify(
         self, graph: Any, *, place: Place | None = None, symmetrize: bool = False, progress: Progress | None = None
-    ) -> Purification[Any]:
+    ) -> Purification:
         """Purify a graph, or anything that `as_graph` reads.
 
         Args:

@@ -21,10 +21,10 @@ from garnet.parameters import Device, require_device, require_parameters
 from garnet.progress import Clock, Progress
 from garnet.purify.features import feature_block
 from garnet.purify.graphical_model import base_embedding
-from garnet.purify.place import Embedding, Pruned, Tally
+from garnet.purify.place import Embedding, Pruned
 from garnet.purify.quantile import quantile_of
 from garnet.purify.result import HeldLedger, Purification
-from garnet.purify.scores import Choice, Critical, Measured, TileEdges, measure, merged
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
 from garnet.purify.settings import Settings, Shape
 from garnet.spectral import Chebyshev, choose_solver
 from garnet.spectral.spectrum import Solver, Spectrum, eigengap, spread_components
@@ -162,11 +162,7 @@ class GraphInMemory:
 
     def tally(self, scored: ScoredEdges, choice: Choice) -> Tally:
         """See `Work`."""
-        near, given = scored.edges.near, scored.edges.given
-        stays = choice.stays(near, scored.measured)
-        kept, all_given, staying = (int(which.sum()) for which in (given & stays, given, stays))
-        heaviest = float(scored.measured.weight[stays].max()) if staying else 0.0
-        return Tally(kept, all_given - kept, staying - kept, int(near.sum()), heaviest)
+        return Tally.of(choice, *scored)
 
     def gather(self, scored: ScoredEdges, choice: Choice, tally: Tally) -> Graph:
         """See `Work`."""
@@ -174,7 +170,7 @@ class GraphInMemory:
         weights = scored.measured.weight[stays].clamp_min(choice.floor)
         return replace(self.graph, adjacency=joined(scored.edges.ends[:, stays], weights, self.graph.num_nodes))
 
-    def result(self, settings: Settings, embedding: Embedding, base: Tensor, pruned: Pruned) -> Purification[Graph]:
+    def result(self, settings: Settings, embedding: Embedding, base: Tensor, pruned: Pruned) -> Purification:
         """See `Work`."""
         (edges, measured), n = pruned.scored, self.graph.num_nodes
         stays = pruned.choice.stays(edges.near, measured)

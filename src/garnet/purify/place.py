@@ -10,7 +10,7 @@ from torch import Tensor
 
 from garnet.progress import Progress
 from garnet.purify.result import Purification
-from garnet.purify.scores import Choice, Critical
+from garnet.purify.scores import Choice, Critical, Tally
 from garnet.purify.settings import Settings, Shape
 from garnet.spectral.spectrum import Spectrum
 
@@ -30,16 +30,6 @@ class Embedding(NamedTuple):
     points: Block
     spectrum: Spectrum
     feature_weight: float | None
-
-
-class Tally(NamedTuple):
-    """How many edges of the input stay and go, how many are new, those of the base graph, and the heaviest weight."""
-
-    kept: int
-    dropped: int
-    added: int
-    base_edges: int
-    heaviest: float
 
 
 class Pruned(NamedTuple):
@@ -94,7 +84,7 @@ class Work(Protocol):
     def gather(self, scored: Scored, choice: Choice, tally: Tally) -> Any:
         """The graph of the edges that stay."""
 
-    def result(self, settings: Settings, embedding: Embedding, base: Base, pruned: Pruned) -> Purification[Any]:
+    def result(self, settings: Settings, embedding: Embedding, base: Base, pruned: Pruned) -> Purification:
         """What the user is given."""
 
 
@@ -104,5 +94,5 @@ class Place(Protocol):
 
     def open(
         self, method: Any, graph: Any, *, symmetrize: bool, progress: Progress | None
-    ) -> AbstractContextManager[Work | Purification[Any]]:
+    ) -> AbstractContextManager[Work | Purification]:
         """The graph, ready to be worked on; or the result, if the very same call has been made before."""

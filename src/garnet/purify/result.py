@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -189,23 +189,8 @@ class HeldLedger(Ledger):
         return [to_host(part).numpy() for pair in found for part in pair]
 
 
-class Sized(Protocol):
-    """A graph, wherever it lies."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes, n."""
-
-    @property
-    def num_edges(self) -> int:
-        """Undirected edges, m."""
-
-
-G = TypeVar("G", bound=Sized, covariant=True)
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Purification(Generic[G]):
+class Purification:
     """What purifying a graph gave, wherever that was done.
 
     Attributes:
@@ -225,7 +210,7 @@ class Purification(Generic[G]):
         done_before: whether the very same call had made the output earlier, and nothing was to be done.
     """
 
-    graph: G
+    graph: Any
     spectrum: Spectrum
     threshold: float
     ledger: Ledger

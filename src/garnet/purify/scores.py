@@ -7,7 +7,7 @@ rows of two blocks. In memory there is one tile, and both blocks are all points.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -139,6 +139,38 @@ class Choice:
         stays = near & (measured.score >= self.threshold)
         # What is no number is above nothing.
         return stays if self.doubt is None else stays | (measured.support >= self.doubt)
+
+
+class Tally(NamedTuple):
+    """What a choice comes to.
+
+    Attributes:
+        kept: edges of the input that stay.
+        dropped: edges of the input that do not.
+        added: edges that the input did not have.
+        base_edges: edges of the base graph.
+        heaviest: the largest weight of those that stay.
+    """
+
+    kept: int
+    dropped: int
+    added: int
+    base_edges: int
+    heaviest: float
+
+    @classmethod
+    def of(cls, choice: Choice, edges: TileEdges, measured: Measured) -> Tally:
+        """That of the edges of one tile."""
+        stays = choice.stays(edges.near, measured)
+        kept, given, staying = (int(which.sum()) for which in (edges.given & stays, edges.given, stays))
+        heaviest = float(measured.weight[stays].max()) if staying else 0.0
+        return cls(kept, given - kept, staying - kept, int(edges.near.sum()), heaviest)
+
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        """That of several tiles together."""
+        kept, dropped, added, base_edges, heaviest = zip(*tallies, strict=True)
+        return cls(sum(kept), sum(dropped), sum(added), sum(base_edges), max(heaviest))
 
 
 def least_weight(settings: Settings, heaviest: float) -> float:

@@ -105,7 +105,7 @@ class Settings:
     seed: int
 
     def __str__(self) -> str:
-        features = self.features
+        features: str = self.features
         if self.features != "none" and self.feature_weight is not None:
             features = f"{self.features} x {self.feature_weight:.3g}"
         doubted = "none" if self.support is None else f"{self.support:.3g}"
@@ -114,6 +114,12 @@ class Settings:
     def plain(self) -> dict[str, Any]:
         """As values that JSON has."""
         return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def of_plain(cls, values: dict[str, Any]) -> Settings:
+        """From what `plain` gave."""
+        found: Any = {name: float(value) if value in ("inf", "-inf") else value for name, value in values.items()}
+        return cls(**found)
 
 
 def plain(value: Any) -> Any:

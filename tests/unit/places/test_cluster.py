@@ -22,7 +22,7 @@ from garnet.places import cluster as cluster_module
 from garnet.places.cluster import OnCluster
 from garnet.places.disk import purify_tiled
 from garnet.places.plan import BASELINE
-from garnet.places.row_store import Parts, here
+from garnet.places.row_store import RowStore, here
 from garnet.places.tiles import TiledGraph
 from garnet.spectral import Chebyshev
 
@@ -294,7 +294,7 @@ def test_a_value_that_changed_between_two_calls_is_sent_again(threads):
 
 
 def test_an_error_of_a_task_is_the_error_of_the_run(processes, scratch):
-    parts = Parts(scratch, (0, 2, 4), OnCluster(processes))
+    parts = RowStore(scratch, (0, 2, 4), OnCluster(processes))
     lost = parts.new(3)
     with pytest.raises(GarnetError, match=rf"Cannot read {scratch}/tmp-\w+-[01].bin: No such file"):
         parts.map(torch.abs, lost)

@@ -1,4 +1,4 @@
-"""Tall matrices in files, the solver on them, and the search for neighbours among them."""
+"""RowMatrix matrices in files, the solver on them, and the search for neighbours among them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from garnet.neighbors.search import Exact
 from garnet.places.build import build_tiles
 from garnet.places.embed import components, feature_coordinates, spectrum
 from garnet.places.neighbors import neighbor_pairs
-from garnet.places.row_store import Parts, whole
+from garnet.places.row_store import RowStore, whole
 from garnet.spectral import Arpack, Chebyshev
 from garnet.spectral.spectrum import normalized_adjacency
 
@@ -23,7 +23,7 @@ def tiled(scratch):
         tiles = build_tiles(graph, scratch / "tiles", memory=MEMORY, parts=parts)
         work = scratch / "work"
         work.mkdir()
-        return tiles, Parts(work, tiles.bounds)
+        return tiles, RowStore(work, tiles.bounds)
 
     return build
 
@@ -38,7 +38,7 @@ def stored(parts, rows, name=None):
 
 
 def test_maps_and_sums_are_those_of_the_whole_matrix(scratch):
-    parts = Parts(scratch, (0, 3, 3, 10))
+    parts = RowStore(scratch, (0, 3, 3, 10))
     rows = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
     tall = stored(parts, rows)
     torch.testing.assert_close(
@@ -49,7 +49,7 @@ def test_maps_and_sums_are_those_of_the_whole_matrix(scratch):
 
 
 def test_files_go_with_the_matrix_but_for_one_with_a_name(scratch):
-    parts = Parts(scratch, (0, 2, 4))
+    parts = RowStore(scratch, (0, 2, 4))
     tall, named = stored(parts, torch.ones(4, 1)), stored(parts, torch.ones(4, 1), "points")
     doubled = parts.map(lambda x: 2 * x, tall)
     assert len(list(scratch.iterdir())) == 6
@@ -58,14 +58,14 @@ def test_files_go_with_the_matrix_but_for_one_with_a_name(scratch):
 
 
 def test_matrices_stay_in_memory_while_there_is_room_and_give_it_back(scratch):
-    parts = Parts(scratch, (0, 2, 4))
+    parts = RowStore(scratch, (0, 2, 4))
     parts.hold(2 * 4 * 3)  # a part of two rows and three columns
 
     def files():
         return sorted(path.name for path in scratch.iterdir())
 
     rows = torch.arange(12.0).view(4, 3)
-    start = stored(Parts(scratch, (0, 2, 4)), rows, "start")
+    start = stored(RowStore(scratch, (0, 2, 4)), rows, "start")
     first = parts.map(lambda x: x + 1, start)
     assert len(files()) == 3  # the second part of it found no room
     second = parts.map(lambda x: x + 2, start)
@@ -96,7 +96,7 @@ def test_what_is_held_in_memory_changes_no_eigenpair(tiled, room):
 
 
 def test_a_file_that_is_gone_or_cut_short_is_said(scratch):
-    parts = Parts(scratch, (0, 2, 4))
+    parts = RowStore(scratch, (0, 2, 4))
     tall = stored(parts, torch.ones(4, 3))
     tall.files[1].write_bytes(tall.files[1].read_bytes()[:8])
     with pytest.raises(GarnetError, match=r"-1\.bin: it is truncated; remove its folder"):
@@ -158,7 +158,7 @@ def test_neighbours_among_parts_are_those_of_an_exact_search(scratch, parts):
     centres = 3 * torch.randn(40, 12, generator=generator)
     points = centres[torch.arange(4000) % 40] + torch.randn(4000, 12, generator=generator)
     points[[5, 77, 3999]] = 0
-    place = Parts(scratch, tuple(np.linspace(0, 4000, parts + 1).astype(int).tolist()))
+    place = RowStore(scratch, tuple(np.linspace(0, 4000, parts + 1).astype(int).tolist()))
     files = neighbor_pairs(place, stored(place, points, "points"), 8, recall=0.97, seed=0)
     pairs = set()
     for (i, j), some in files.items():

@@ -12,7 +12,7 @@ from garnet.places import neighbors as neighbors_module
 from garnet.places.disk import purify_tiled
 from garnet.places.neighbors import Effort, neighbor_pairs
 from garnet.places.plan import BASELINE, most_cells
-from garnet.places.row_store import Parts, write
+from garnet.places.row_store import RowStore, write
 
 N, WIDTH, K = 4000, 12, 8
 # Of this rank a dense solver finds the eigenvectors, which is quicker.
@@ -39,7 +39,7 @@ def truth(points):
 
 def search(folder, points, **options):
     """Recall of the search, the effort that it noted, and its cells."""
-    parts = Parts(folder, (0, 1500, 1600, N))
+    parts = RowStore(folder, (0, 1500, 1600, N))
     stored = parts.new(WIDTH, "points")
     for file, rows in zip(stored.files, np.split(points, parts.bounds[1:-1]), strict=True):
         write(file, torch.from_numpy(rows))

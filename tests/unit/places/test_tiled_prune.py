@@ -19,7 +19,7 @@ from garnet.linalg.device_graph import Resident
 from garnet.places import common_neighbors as shared_module
 from garnet.places.build import build_tiles
 from garnet.places.prune import Rule, prune
-from garnet.places.row_store import Parts, here
+from garnet.places.row_store import RowStore, here
 from garnet.places.score_file import COLUMNS, is_complete, is_unchanged, write_columns
 from garnet.purify.quantile import digit_counts, quantile
 
@@ -54,7 +54,7 @@ class Tiled:
         resident = Resident.of(graph)
         spectrum = purifier._embed(graph, resident)
         points = purifier._points(graph, resident, spectrum)
-        self.parts = Parts(work, self.graph.bounds)
+        self.parts = RowStore(work, self.graph.bounds)
         self.points = self.parts.new(points.shape[1], "points")
         for file, (first, last) in zip(self.points.files, pairwise(self.graph.bounds), strict=True):
             points[first:last].numpy().tofile(file)
@@ -151,7 +151,7 @@ def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(scratch):
             wait(again)
             return [result.result() for result in results]
 
-        pruned = tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, elsewhere))
+        pruned = tiled.prune(parts=RowStore(tiled.parts.folder, tiled.graph.bounds, elsewhere))
     assert_same(pruned, purifier.purify(BLOCKS))
 
 
@@ -184,7 +184,7 @@ def test_what_was_killed_goes_on(scratch, stop):
         return results
 
     with pytest.raises(KeyboardInterrupt):
-        tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, some))
+        tiled.prune(parts=RowStore(tiled.parts.folder, tiled.graph.bounds, some))
     scored = done.count("score_tile") - (done[-1] == "score_tile")
     rest = []
 
@@ -193,7 +193,7 @@ def test_what_was_killed_goes_on(scratch, stop):
         rest.extend([work.__name__] * len(tasks))
         return here(work, tasks)
 
-    pruned = tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, recorded))
+    pruned = tiled.prune(parts=RowStore(tiled.parts.folder, tiled.graph.bounds, recorded))
     assert rest.count("score_tile") == 6 - scored
     assert rest.count("_strip") == 3 - (stop == ("_strip", 2))
     assert_same(pruned, SMALL.purify(BLOCKS))
@@ -220,7 +220,7 @@ def test_a_spoilt_file_between_two_stages_is_an_error(scratch, fault):
         return results
 
     with pytest.raises(GarnetError, match=rf"scored-0-2\.bin: it {fault}; purify again"):
-        tiled.prune(parts=Parts(tiled.parts.folder, tiled.graph.bounds, spoiling))
+        tiled.prune(parts=RowStore(tiled.parts.folder, tiled.graph.bounds, spoiling))
 
 
 def test_missing_and_wrong_inputs_are_errors(scratch):

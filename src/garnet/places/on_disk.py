@@ -1,0 +1,346 @@
+"""GARNET on a graph that need not fit in memory: the same stages, part by part, through files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.graph.graph import Graph, as_graph
+from garnet.io.failures import writing
+from garnet.io.identity import digest_of
+from garnet.io.publish import publish, publish_folder
+from garnet.io.scratch import Scratch, forget
+from garnet.io.sources import open_source
+from garnet.io.stamp import stamp, stamp_of
+from garnet.io.targets import require_file, require_folder, require_scratch
+from garnet.machine import __version__, physical_memory
+from garnet.parameters import Count, require_parameters
+from garnet.places.build import lay_tiles
+from garnet.places.cluster import ClusterRun
+from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
+from garnet.places.edge_table import NEEDED, is_table, require_writable_table
+from garnet.places.journal import Journal, Resumable, identity
+from garnet.places.plan import BASELINE, Memory, bytes_of, cut_of
+from garnet.places.row_store import RowStore, Run, run_locally
+from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
+from garnet.places.tiles import TiledGraph
+from garnet.progress import Progress, Step
+from garnet.purify.result import Purification, plain_parameters
+from garnet.spectral import Chebyshev
+
+_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDisk:
+    """Purify within a limit on memory: the graph is worked on in tiles on disk.
+
+    Intermediate files lie in one hidden directory that the run makes itself. It goes when all is done; after a kill the
+    same call takes it over. The output appears when it is complete. Where it is there already, and the very same call
+    has made it, that is what comes back.
+
+    Attributes:
+        memory: bytes that this process may hold, such as `8GB`.
+        output: a folder for the tiles of the purified graph or, if its name ends in .parquet, for a table of its edges;
+            new, empty, or an earlier result. None to hold it in memory.
+        scratch: a folder for intermediate files; None for that of the output, or the system's temporary one.
+        overwrite: replace an earlier result in the output; other files in it stay.
+        ledger: keep what became of every edge beside the tiles, 22 bytes an edge.
+        parts: cut the nodes into so many parts at least; the memory may ask for more.
+        solver: the block solver; None chooses its tolerance by size.
+    """
+
+    memory: Memory
+    output: str | Path | None = None
+    scratch: str | Path | None = None
+    overwrite: bool = False
+    ledger: bool = False
+    parts: Count = 1
+    solver: Chebyshev | None = None
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+    @contextmanager
+    def open(
+        self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
+    ) -> Iterator[GraphOnDisk | Purification]:
+        """See `Place`."""
+        task = Task(place=self, method=method, source=source_of(graph), symmetrize=symmetrize, progress=progress)
+        with task.open() as work:
+            yield work
+
+    def run(self) -> Run:
+        """Who does the work."""
+        return run_locally
+
+
+def source_of(graph: Any) -> Path | Graph:
+    """What is read piece by piece: a file by its path, and all else as a graph."""
+    return Path(graph) if isinstance(graph, str | Path) else as_graph(graph)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A purification on disk or on a cluster, and how it is to be done.
+
+    Attributes:
+        place: an `OnDisk`, or an `OnCluster`, which has the same fields.
+        method: the purifier.
+        source: what `garnet.io.sources.open_source` reads.
+        symmetrize: accept a directed graph.
+        progress: told of stages.
+    """
+
+    place: Any
+    method: Any
+    source: Path | Graph
+    symmetrize: bool
+    progress: Progress | None
+
+    @contextmanager
+    def open(self) -> Iterator[GraphOnDisk | Purification]:
+        """The graph in tiles; or the result, if the very same call has made it before."""
+        require_tileable(self.method)
+        output = None if self.place.output is None else Path(self.place.output)
+        if output is not None:
+            yield from self._to_folder(output)
+            return
+        with Scratch.make(self.scratch or require_scratch(Path(tempfile.gettempdir()))) as made:
+
+            def deliver(facts: dict[str, Any]) -> Purification:
+                result = from_facts(facts, made.folder / STAGED, self.method, repr(self.place), scored=made.folder)
+                return replace(result, graph=result.graph.to_graph(), ledger=held(result.ledger))
+
+            yield self._work(made, Journal(made.folder), deliver)
+
+    @property
+    def scratch(self) -> Path | None:
+        """Where the directory of intermediate files is to be, if the user says so."""
+        return None if self.place.scratch is None else require_scratch(Path(self.place.scratch))
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that are read."""
+        return [] if isinstance(self.source, Graph) else [self.source]
+
+    def key(self, output: Path) -> dict[str, Any]:
+        """All that decides the result, in plain values."""
+        source = digest_of({"source": identity(self.source, output)})
+        asked = {"symmetrize": self.symmetrize, "parts": self.place.parts, "ledger": self.place.ledger}
+        asked |= {"memory": self.place.memory, "solver": repr(self.place.solver)}
+        return {
+            "version": __version__, "source": source, "format": output.suffix, **asked,
+            **plain_parameters(self.method),
+        }  # fmt: skip
+
+    def _to_folder(self, output: Path) -> Iterator[GraphOnDisk | Purification]:
+        target, scratch = require_folder(output, inputs=self.inputs), self.scratch
+        if scratch == target:
+            raise GarnetError(f"Cannot keep intermediate files in {target}: it is where the result goes; give another.")
+        key = self.key(target)
+        run = digest_of(key)
+
+        def finished() -> Purification | None:
+            before = made_by(target, run)
+            if before is None:
+                return None
+            return from_facts(before.facts, target, self.method, repr(self.place), done_before=True)
+
+        if (done := finished()) is not None:
+            forget(target, scratch, key=key)
+            yield done
+            return
+        open_source(self.source)  # says what is wrong with it before anything is written
+        with _working(Scratch.claim(target, within=scratch, key=key)) as (made, journal):
+            if (done := finished()) is not None:  # by the same call, a moment ago
+                yield done
+                return
+            noted, staged = journal.done("publish"), made.folder / STAGED
+            if noted is not None and not any(staged.glob("*")):  # what was published has been taken away since
+                made.clear()
+                noted = None
+            # Where a run was killed while it exchanged files, there is no manifest.
+            if noted is None or delivered(target) is not None:
+                old = require_free(target, overwrite=self.place.overwrite)
+                noted = {**(noted or {}), "old": [] if old is None else sorted(old.files)}
+
+            def deliver(facts: dict[str, Any]) -> Purification:
+                if "facts" not in noted:
+                    describe(staged, target, run, {**facts, "stages": []})
+                    noted["facts"] = facts
+                journal.note("publish", noted)
+                with writing(target):
+                    publish_folder(staged, target, old=noted["old"], last=manifest_name(target))
+                return from_facts(noted["facts"], target, self.method, repr(self.place))
+
+            if "facts" in noted:
+                yield deliver(noted["facts"])
+            else:
+                yield self._work(made, journal, deliver)
+
+    @contextmanager
+    def open_for_file(self, output: Path) -> Iterator[GraphOnDisk]:
+        """The graph in tiles, to be written to one file in the end.
+
+        Raises:
+            DoneAlready: the very same call has written that file before.
+        """
+        require_tileable(self.method)
+        require_file(output, inputs=self.inputs)
+        target = output.resolve()
+        key = self.key(target)
+        run = digest_of(key)
+        if stamp_of(target) == run:
+            forget(target, self.scratch, key=key)
+            raise DoneAlready
+        require_file(output, inputs=self.inputs, overwrite=self.place.overwrite)
+        instead = target.with_name(f"{target.name}.tiles")
+        if delivered(instead) is not None:
+            require_free(instead, overwrite=False)
+        open_source(self.source)
+        with _working(Scratch.claim(target, within=self.scratch, key=key)) as (made, journal):
+            if stamp_of(target) == run:  # by the same call, a moment ago
+                raise DoneAlready
+            yield self._work(made, journal, lambda facts: self._saved(facts, made, output, instead, run))
+
+    def _saved(self, facts: dict[str, Any], made: Scratch, output: Path, instead: Path, run: str) -> Purification:
+        """Write the graph to one file, or leave it in tiles beside that if it does not fit in memory."""
+        tiles, target = TiledGraph.open(made.folder / STAGED), output.resolve()
+        nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
+        needed = BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes
+        if needed > (physical_memory() if self.place.memory is None else bytes_of(self.place.memory)):
+            require_free(instead, overwrite=False)
+            describe(tiles.folder, instead, run, {**facts, "stages": []})
+            with writing(instead):
+                publish_folder(tiles.folder, instead, old=(), last=manifest_name(instead))
+            made.remove()
+            raise GarnetError(
+                f"Cannot write {output}: that takes {needed / 1e9:.1f} GB of memory; the graph is in {instead}, in "
+                "tiles."
+            )
+        if self.progress is not None:
+            self.progress(Step("write"))
+        result = from_facts(facts, tiles.folder, self.method, repr(self.place))
+        graph, staged = tiles.to_graph(), made.folder / target.name
+        graph.save(staged)
+        with writing(output):
+            stamp(staged, run)
+            publish(staged, target, replace=self.place.overwrite)
+        return replace(result, graph=graph)
+
+    def _work(
+        self, scratch: Scratch, journal: Journal, deliver: Callable[[dict[str, Any]], Purification]
+    ) -> GraphOnDisk:
+        """Cut the graph into tiles, in the directory of a run."""
+        opened, folder, run = open_source(self.source), scratch.folder, self.place.run()
+        as_table = self.place.output is not None and is_table(Path(self.place.output))
+        if as_table:
+            require_writable_table(None if opened.nodes is None else opened.nodes.names)
+        cut = cut_of(self.method, 0 if opened.features is None else opened.features.width, self.place.memory)
+        cut = replace(cut, least=self.place.parts)
+        if isinstance(run, ClusterRun):
+            # All that a process does at once must fit in its memory.
+            there = run.capacity()
+            memory = cut.memory if self.place.memory is not None or there.memory is None else there.memory
+            cut = replace(cut, memory=memory, least=max(cut.least, there.threads), at_once=there.at_once)
+            if as_table:
+                run.require_package(*NEEDED)
+            run.require_folder(folder)
+        clock, tiles = Resumable(journal, self.progress), folder / "tiles"
+
+        def tile() -> dict[str, Any]:
+            options: dict[str, Any] = {"symmetrize": self.symmetrize, "progress": self.progress}
+            lay_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
+            return {"memory": cut.memory}
+
+        # Workers may have other limits when a run goes on.
+        memory = clock.stage("tile", tile, lambda facts: facts, lambda _: tiles.iterdir())["memory"]
+        graph = TiledGraph.open(tiles)
+        store = RowStore(folder, graph.bounds, run, clock.tell)
+        if run is run_locally:
+            store.hold(cut.spare(graph.num_nodes, graph.parts))
+        return GraphOnDisk(graph, store, clock, self.place, memory, as_table, deliver)
+
+
+class DoneAlready(Exception):
+    """The very same call has written the file before; what it found then is not known."""
+
+
+@dataclass(frozen=True)
+class _ToFile:
+    """A place whose result is one file: see `purify_to_file`."""
+
+    place: Any
+
+    @contextmanager
+    def open(
+        self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
+    ) -> Iterator[GraphOnDisk]:
+        """See `Place`."""
+        place = replace(self.place, output=None)
+        task = Task(place=place, method=method, source=source_of(graph), symmetrize=symmetrize, progress=progress)
+        with task.open_for_file(Path(self.place.output)) as work:
+            yield work
+
+
+def purify_to_file(
+    method: Any, graph: Any, *, place: Any, symmetrize: bool = False, progress: Progress | None = None
+) -> Purification | None:
+    """Purify a graph on disk and write the result to one file, if it fits in memory.
+
+    Args:
+        method: the purifier.
+        graph: what is to be purified.
+        place: an `OnDisk` or `OnCluster` whose output is a file; its ending says how it is written.
+        symmetrize: accept a directed graph.
+        progress: told of stages.
+
+    Returns:
+        What came out, with the graph in memory; None if the very same call has written that file before.
+
+    Raises:
+        GarnetError: the file is there already, another run writes it, or it cannot be written.
+    """
+    try:
+        result: Purification = method.purify(graph, place=_ToFile(place), symmetrize=symmetrize, progress=progress)
+    except DoneAlready:
+        return None
+    return result
+
+
+@contextmanager
+def _working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
+    """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
+    with scratch:
+        journal = Journal(scratch.folder)
+        had = journal.stages()
+        try:
+            journal.tidy()
+            with writing(scratch.folder):
+                yield scratch, journal
+        except BaseException as error:
+            # What was done before may be of use once the cause is gone, such as a cluster that does not answer.
+            if not journal.stages() or (isinstance(error, ParameterError | GraphError) and not had):
+                scratch.remove()
+            raise
+
+
+def require_tileable(method: Any) -> None:
+    """Refuse what only the whole graph in memory allows."""
+    for name, allowed in {
+        "score": ("distance", "signed"),
+        "scaling": ("unit", "none"),
+        "features": ("auto", "none", "raw", "low-rank"),
+    }.items():
+        got = getattr(method, name)
+        if got not in allowed:
+            raise ParameterError(
+                f"With a memory limit or a cluster the '{name}' parameter of GARNET must be one of "
+                f"{', '.join(map(repr, allowed))}. Got {got!r} instead."
+            )

@@ -1,0 +1,290 @@
+"""The scored edges of a graph on disk: one file a tile, with all that decides which of its edges stay.
+
+Beside 50 MB, a task holds at most one of
+
+* the points of two parts, twice, and 60 bytes for each edge of its tile, of the base graph as often as it is given;
+* 40 bytes for each edge of its tile, 65 more if it is the input's, and 4 for each entry of the input in one tile of
+  each of two parts, while common neighbours are counted and points are no longer held;
+* 50 bytes for each entry of a strip of the purified graph, and 30 for each edge of a tile; of a table of edges, the
+  tile alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.errors import GarnetError
+from garnet.io.atomic import atomic_path
+from garnet.linalg.common_neighbors import Pattern, count_common, share_of_most
+from garnet.places.row_store import Place, read
+from garnet.places.tile_writer import write_strip
+from garnet.places.tiles import TiledGraph
+from garnet.purify.quantile import digit_counts
+from garnet.purify.result import Ledger, LedgerBatch
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
+from garnet.purify.settings import Settings
+
+_COLUMNS: dict[str, type[Any]] = {
+    "first": np.int32,
+    "second": np.int32,
+    "near": np.bool_,
+    "given": np.bool_,
+    "score": np.float32,
+    "support": np.float32,
+    "weight": np.float32,
+}
+_EDGE = sum(np.dtype(kind).itemsize for kind in _COLUMNS.values())
+_HEAD = 16  # bytes of the number of edges, and of the checksum of their columns
+_PIECE = 1 << 20
+_AGAIN = "remove its folder, and the work begins again."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TileTask:
+    """What it takes to score a tile.
+
+    Attributes:
+        graph: the input.
+        i: part of the rows.
+        j: part of the columns, not before i.
+        points: where the points of part i and of part j are.
+        width: of the points.
+        base: files of pairs of near neighbours in this tile.
+        settings: of the purification.
+        critical: what scores the edges.
+        target: the file to be written.
+    """
+
+    graph: TiledGraph
+    i: int
+    j: int
+    points: tuple[Place, Place]
+    width: int
+    base: Sequence[Path]
+    settings: Settings
+    critical: Critical
+    target: Path
+
+
+def score_tile(task: TileTask) -> None:
+    """Write all edges of a tile, sorted, with what speaks for and against them."""
+    settings, (rows, columns, weights) = task.settings, _entries(task)
+    base = torch.from_numpy(np.concatenate([np.zeros((2, 0), np.int32), *_pairs(task)], axis=1))
+    edges = merged(base.long(), torch.from_numpy(np.stack([rows, columns])), _length(task, task.j))
+    del base, rows, columns
+    measured = _measured(task, edges)
+    if settings.support is not None and settings.overlap:
+        measured.support[edges.given] += settings.overlap * _shared_neighbors(task, edges.ends[:, edges.given])
+    if settings.weight == "given":
+        measured = measured._replace(weight=torch.from_numpy(weights))
+    write_tile(task.target, edges, measured)
+
+
+def _measured(task: TileTask, edges: TileEdges) -> Measured:
+    left = _points(task, 0)
+    right = left if task.i == task.j else _points(task, 1)
+    return measure(edges, left, right, task.settings, task.critical)
+
+
+def _shared_neighbors(task: TileTask, edges: Tensor) -> Tensor:
+    """What `garnet.linalg.common_neighbors.shared_neighbors` gives, one block of neighbours at a time."""
+    graph, (first, second) = task.graph, edges
+    common = torch.zeros(len(first), dtype=torch.int64)
+    for k in range(graph.parts):
+        left = _pattern(graph, task.i, k)
+        right = left if task.i == task.j else _pattern(graph, task.j, k)
+        common += count_common(left, first, right, second)
+    counts = torch.from_numpy(graph.counts(task.i))[first], torch.from_numpy(graph.counts(task.j))[second]
+    return share_of_most(common, torch.minimum(*counts) - 1)
+
+
+def _pattern(graph: TiledGraph, i: int, j: int) -> Pattern:
+    tile = graph.tile(i, j)
+    return Pattern(torch.from_numpy(tile.starts).long(), torch.from_numpy(tile.columns))
+
+
+def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Both ends and the weight of the input's edges in this tile."""
+    tile = task.graph.tile(task.i, task.j)
+    rows = np.repeat(np.arange(_length(task, task.i)), np.diff(tile.starts))
+    weights = np.ones(len(rows), np.float32) if tile.weights is None else tile.weights
+    upper = rows < tile.columns if task.i == task.j else slice(None)
+    return rows[upper], tile.columns[upper].astype(np.int64), weights[upper]
+
+
+def _pairs(task: TileTask) -> Iterator[NDArray[np.int32]]:
+    """Pairs of near neighbours, (2, b) each, the smaller node first."""
+    lengths = np.array([_length(task, task.i), _length(task, task.j)])
+    for file in task.base:
+        size = file.stat().st_size if file.is_file() else None
+        if size is None or size % 8:
+            raise GarnetError(f"Cannot read {file}: it {'is missing' if size is None else 'is truncated'}; {_AGAIN}")
+        pairs = np.fromfile(file, np.int32).reshape(-1, 2)
+        if (pairs < 0).any() or (pairs >= lengths).any():
+            raise GarnetError(f"Cannot read {file}: it has nodes outside its part; {_AGAIN}")
+        yield (np.sort(pairs, axis=1) if task.i == task.j else pairs).T
+
+
+def _points(task: TileTask, side: int) -> Tensor:
+    file, part = task.points[side], (task.i, task.j)[side]
+    rows = read(file, task.width)
+    if len(rows) != _length(task, part):
+        raise GarnetError(f"Cannot read {file}: it has {len(rows)} rows, not {_length(task, part)}; {_AGAIN}")
+    return rows
+
+
+def _length(task: TileTask, part: int) -> int:
+    return task.graph.bounds[part + 1] - task.graph.bounds[part]
+
+
+def write_tile(file: Path, edges: TileEdges, measured: Measured) -> None:
+    """Write the scored edges of a tile, whole or not at all."""
+    columns = [
+        np.ascontiguousarray(column, kind)
+        for column, kind in zip((*edges.ends, edges.near, edges.given, *measured), _COLUMNS.values(), strict=True)
+    ]
+    check = 0
+    for column in columns:
+        check = zlib.crc32(column.data, check)
+    with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
+        stream.write(np.array([len(columns[0]), check], np.int64).data)
+        for column in columns:
+            stream.write(column.data)
+
+
+def read_tile(file: Path) -> tuple[TileEdges, Measured]:
+    """The scored edges of a tile."""
+    first, second, near, given, *measured = read_columns(file, *_COLUMNS)
+    return TileEdges(torch.stack([first, second]), near, given), Measured(*measured)
+
+
+def read_columns(file: Path, *names: str) -> list[Tensor]:
+    """Some of the columns of a tile.
+
+    Raises:
+        GarnetError: the file is missing or truncated.
+    """
+    if not is_complete(file):
+        fault = "is truncated" if file.is_file() else "is missing"
+        raise GarnetError(f"Cannot read {file}: it {fault}; purify again, and it is made anew.")
+    edges, offsets, end = int(np.fromfile(file, np.int64, 1)[0]), {}, _HEAD
+    for name, kind in _COLUMNS.items():
+        offsets[name] = end
+        end += edges * np.dtype(kind).itemsize
+    return [torch.from_numpy(np.fromfile(file, _COLUMNS[name], edges, offset=offsets[name])) for name in names]
+
+
+def is_complete(file: Path) -> bool:
+    """Whether the file is there and as long as it says."""
+    size = file.stat().st_size if file.is_file() else 0
+    return size >= _HEAD and size == _HEAD + _EDGE * int(np.fromfile(file, np.int64, 1)[0])
+
+
+def is_unchanged(file: Path) -> bool:
+    """Whether the file is there with all the bytes that were written."""
+    if not is_complete(file):
+        return False
+    with file.open("rb") as stream:
+        wanted, check = int(np.frombuffer(stream.read(_HEAD), np.int64)[1]), 0
+        while piece := stream.read(_PIECE):
+            check = zlib.crc32(piece, check)
+    return check == wanted
+
+
+def count_digits(files: Sequence[Path], column: str, place: int, beginnings: Sequence[int]) -> Tensor:
+    """See `garnet.purify.quantile.digit_counts`; of the scores of base edges, or the support of the input's."""
+    counts = digit_counts(torch.zeros(0), place, beginnings)
+    for file in files:
+        chosen, numbers = read_columns(file, "near" if column == "score" else "given", column)
+        counts += digit_counts(numbers[chosen], place, beginnings)
+    return counts
+
+
+def tally_files(files: Sequence[Path], choice: Choice) -> Tally:
+    """What a choice comes to in some tiles."""
+    return Tally.sum(Tally.of(choice, *read_tile(file)) for file in files)
+
+
+def kept_of(file: Path, choice: Choice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+    """Both ends, counted from the first nodes of their parts, and the weight of the edges of a tile that stay."""
+    edges, measured = read_tile(file)
+    stays = choice.stays(edges.near, measured)
+    first, second = edges.ends[:, stays].numpy()
+    return first, second, measured.weight[stays].clamp_min(choice.floor).numpy()
+
+
+def gather_strip(i: int, bounds: Sequence[int], files: Sequence[Path], choice: Choice, output: Path) -> None:
+    """Gather the edges that stay, in both directions, into the rows of part i of the purified graph."""
+    n, pieces, weights = bounds[-1], [], []
+    for j, file in enumerate(files):
+        first, second, weight = kept_of(file, choice)
+        if j >= i:
+            pieces.append(first.astype(np.int64) * n + (second + np.int64(bounds[j])))
+            weights.append(weight)
+        if j <= i:
+            pieces.append(second.astype(np.int64) * n + (first + np.int64(bounds[j])))
+            weights.append(weight)
+    entries, values = np.concatenate(pieces), np.concatenate(weights)
+    pieces.clear()
+    weights.clear()
+    order = np.argsort(entries)
+    values, entries = values[order], entries[order]
+    del order
+    starts = np.searchsorted(entries, np.arange(bounds[i + 1] - bounds[i] + 1) * n)
+    columns = np.remainder(entries, max(n, 1), out=entries).astype(np.int32)
+    del entries
+    write_strip(output, i, bounds, starts, columns, values)
+
+
+@dataclass(frozen=True, eq=False)
+class TiledLedger(Ledger):
+    """A ledger on disk, read a tile at a time.
+
+    Attributes:
+        files: of the scored edges of each pair of parts; empty where they were not kept.
+        bounds: of the parts.
+        choice: which edges stayed.
+        tally: what that came to.
+        num_nodes: number of nodes.
+    """
+
+    files: dict[tuple[int, int], Path]
+    bounds: tuple[int, ...]
+    choice: Choice
+    tally: Tally
+    num_nodes: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """See `Ledger`."""
+        return {"kept": self.tally.kept, "dropped": self.tally.dropped, "added": self.tally.added}
+
+    @property
+    def base_edges(self) -> int:
+        """See `Ledger`."""
+        return self.tally.base_edges
+
+    def batches(self, size: int = 1 << 20) -> Iterator[LedgerBatch]:
+        """See `Ledger`.
+
+        Raises:
+            GarnetError: the purification did not keep it.
+        """
+        if not self.files:
+            raise GarnetError("What became of single edges was not kept; purify with OnDisk(..., ledger=True).")
+        for (i, j), file in self.files.items():
+            edges, measured = read_tile(file)
+            stays = self.choice.stays(edges.near, measured)
+            ends = edges.ends.long() + torch.tensor([[self.bounds[i]], [self.bounds[j]]])
+            columns = ends, measured.score, edges.given, stays, edges.near
+            for begin in range(0, len(stays), size):
+                yield LedgerBatch(*(column[..., begin : begin + size].numpy() for column in columns))

@@ -1,0 +1,333 @@
+"""A graph in tiles, and what the stages of a purification ask of it: see `garnet.purify.place.Work`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from garnet.errors import GarnetError
+from garnet.io.failures import writing
+from garnet.io.removal import remove
+from garnet.linalg.edge_products import inner_products
+from garnet.neighbors.search import Cells
+from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
+from garnet.places.journal import Resumable
+from garnet.places.row_store import Place, RowMatrix, RowStore, read
+from garnet.places.tile_writer import finish_like, has_strip
+from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
+from garnet.places.tiled_scores import (
+    TiledLedger,
+    TileTask,
+    count_digits,
+    gather_strip,
+    is_unchanged,
+    score_tile,
+    tally_files,
+)
+from garnet.places.tiled_search import TiledBase, tiled_base_graph
+from garnet.places.tiles import TiledGraph
+from garnet.progress import Stage
+from garnet.purify.memory import thinned
+from garnet.purify.place import Embedding, Pruned
+from garnet.purify.quantile import quantile
+from garnet.purify.result import HeldLedger, Ledger, Purification, without_vectors
+from garnet.purify.scores import Choice, Critical, Tally
+from garnet.purify.settings import Settings, Shape, count_classes
+from garnet.spectral import Chebyshev, Spectrum
+
+STAGED = "graph"
+"""Folder of the purified graph, in the directory of a run."""
+
+Tiles = dict[tuple[int, int], Path]
+"""The file of scored edges of each tile (i, j), i <= j."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphOnDisk:
+    """See `Work`.
+
+    Attributes:
+        graph: the tiles.
+        store: where matrices of rows live, and who works on them.
+        clock: of the stages.
+        place: an `OnDisk` or an `OnCluster`.
+        memory: bytes that a process may hold.
+        as_table: write a table of edges instead of tiles.
+        deliver: puts the result where it belongs.
+    """
+
+    graph: TiledGraph
+    store: RowStore
+    clock: Resumable
+    place: Any
+    memory: int
+    as_table: bool
+    deliver: Callable[[dict[str, Any]], Purification]
+
+    @cached_property
+    def shape(self) -> Shape:
+        """See `Work`."""
+        graph = self.graph
+        total = sum(float(graph.degrees(i).sum()) for i in range(graph.parts))
+        return Shape(
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+            features=graph.feature_width or 0,
+            classes=count_classes(graph.labels()),
+            mean_degree=total / max(graph.num_nodes, 1),
+        )
+
+    def stage(self, name: str, compute: Callable[[], Any]) -> Any:
+        """See `Work`."""
+        note: Any = {"embed": self._note_embedding, "neighbours": asdict_base, "prune": _note_pruned}[name]
+        restore: Any = {"embed": self._embedding, "neighbours": base_of, "prune": self._pruned}[name]
+        files: Any = {
+            "embed": lambda _: self.store.files("points"),
+            "neighbours": lambda base: (self.store.folder / name for names in base.files.values() for name in names),
+            "prune": lambda _: (),
+        }[name]
+        # What is given on is what was noted, so that matrices nobody asks for any more are forgotten.
+        return restore(self.clock.stage(name, compute, note, files))
+
+    def spectrum(self, settings: Settings) -> Spectrum:
+        """See `Work`."""
+        solver = self.place.solver or Chebyshev(tol=1e-5 if self.graph.num_nodes <= 50_000 else 1e-4)
+        return tiled_spectrum(self.graph, self.store, settings, solver)
+
+    def features(self, settings: Settings) -> RowMatrix | None:
+        """See `Work`."""
+        return tiled_features(self.graph, self.store, settings)
+
+    def map(self, work: Callable[..., Tensor], *blocks: RowMatrix, name: str | None = None) -> RowMatrix:
+        """See `Work`."""
+        return self.store.map(work, *blocks, name=name)
+
+    def take(self, block: RowMatrix, nodes: Tensor) -> Tensor:
+        """See `Work`."""
+        return self.store.take(block, nodes)
+
+    def edge_likeness(self, block: RowMatrix) -> tuple[Tensor, Tensor]:
+        """See `Work`."""
+        tasks = [(self.graph, i, j, block.files[i], block.files[j], block.width) for i, j in self._tiles]
+        edges, alike = (torch.cat(every, dim=-1) for every in zip(*self.store.run(_likeness, tasks), strict=True))
+        order = (edges[0] * self.graph.num_nodes + edges[1]).argsort()
+        return edges[:, order], alike[order]
+
+    def base_graph(self, points: RowMatrix, settings: Settings) -> TiledBase:
+        """See `Work`."""
+        return tiled_base_graph(self.store, points, settings, memory=self.memory, search=Cells())
+
+    def base_embedding(self, base: TiledBase, rank: int, settings: Settings) -> Tensor:
+        """See `Work`; only the whole graph in memory has it."""
+        raise GarnetError("The score 'distortion' needs the whole graph in memory; purify with InMemory().")
+
+    def score(self, points: RowMatrix, base: TiledBase, settings: Settings, critical: Critical) -> Tiles:
+        """See `Work`; a tile that was scored before is not scored again."""
+        folder = self.store.folder
+        tasks = (
+            TileTask(
+                graph=self.graph,
+                i=i,
+                j=j,
+                points=(points.files[i], points.files[j]),
+                width=points.width,
+                base=tuple(folder / name for name in base.files.get((i, j), ())),
+                settings=settings,
+                critical=critical,
+                target=file,
+            )
+            for (i, j), file in self._scored.items()
+            if not is_unchanged(file)
+        )
+        self.store.do("score", score_tile, ((task,) for task in tasks))
+        return self._scored
+
+    def quantile(self, scored: Tiles, column: Literal["score", "support"], share: float) -> float:
+        """See `Work`."""
+        rows = self._rows(scored)
+
+        def count(place: int, beginnings: Sequence[int]) -> Tensor:
+            columns = rows, repeat(column), repeat(place), repeat(tuple(beginnings))
+            return torch.stack(self.store.each(count_digits, *columns)).sum(dim=0)
+
+        return quantile(count, share)
+
+    def tally(self, scored: Tiles, choice: Choice) -> Tally:
+        """See `Work`."""
+        return Tally.sum(self.store.each(tally_files, self._rows(scored), repeat(choice)))
+
+    def gather(self, scored: Tiles, choice: Choice, tally: Tally) -> TiledGraph | EdgeTable:
+        """See `Work`; a strip that was written before is not written again."""
+        graph, output = self.graph, self._staged
+        with writing(output):
+            output.mkdir(exist_ok=True)
+        if self.as_table:
+            write_table(graph, self.store, self._rows(scored), choice, output)
+            return table_of(graph, output, tally.kept + tally.added)
+        tasks = []
+        for i in range(graph.parts):
+            if not has_strip(output, i):
+                files = [scored[min(i, j), max(i, j)] for j in range(graph.parts)]
+                tasks.append((i, graph.bounds, files, choice, output))
+        self.store.do("write", gather_strip, tasks)
+        return finish_like(output, graph)
+
+    def result(self, settings: Settings, embedding: Embedding, base: TiledBase, pruned: Pruned) -> Purification:
+        """See `Work`."""
+        spectrum = embedding.spectrum
+        facts = {
+            "bounds": list(self.graph.bounds),
+            "left_out": list(getattr(pruned.graph, "left_out", ())),
+            "values": spectrum.values.tolist(),
+            "residuals": spectrum.residuals.tolist(),
+            "products": spectrum.products,
+            "choice": asdict(pruned.choice),
+            "tally": list(pruned.tally),
+            "settings": settings.plain(),
+            "probes": base.probes,
+            "recall": base.recall,
+            "stages": [asdict(stage) for stage in self.clock.stages],
+        }
+        if self.place.ledger:
+            for (i, j), file in self._scored.items():
+                with writing(self._staged):
+                    remove(self._staged / _ledger_name(i, j))
+                    os.link(file, self._staged / _ledger_name(i, j))
+        return self.deliver(facts)
+
+    @property
+    def _staged(self) -> Path:
+        return self.store.folder / STAGED
+
+    @property
+    def _tiles(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in range(self.graph.parts) for j in range(i, self.graph.parts)]
+
+    @property
+    def _scored(self) -> Tiles:
+        return {(i, j): self.store.folder / f"scored-{i}-{j}.bin" for i, j in self._tiles}
+
+    def _rows(self, scored: Tiles) -> list[list[Path]]:
+        """The files of each row of tiles."""
+        return [[scored[i, j] for j in range(i, self.graph.parts)] for i in range(self.graph.parts)]
+
+    def _note_embedding(self, embedding: Embedding) -> dict[str, Any]:
+        spectrum = embedding.spectrum
+        return {
+            "width": embedding.points.width,
+            "values": spectrum.values.tolist(),
+            "residuals": spectrum.residuals.tolist(),
+            "products": spectrum.products,
+            "feature_weight": embedding.feature_weight,
+        }
+
+    def _embedding(self, noted: dict[str, Any]) -> Embedding:
+        points = RowMatrix(self.store.files("points"), self.graph.bounds, noted["width"], keep=True)
+        spectrum = without_vectors(noted["values"], noted["residuals"], noted["products"])
+        return Embedding(points, spectrum, noted["feature_weight"])
+
+    def _pruned(self, noted: dict[str, Any]) -> Pruned:
+        choice, tally = Choice(**noted["choice"]), Tally(*noted["tally"])
+        edges = tally.kept + tally.added
+        graph = table_of(self.graph, self._staged, edges) if self.as_table else TiledGraph.open(self._staged)
+        return Pruned(choice, tally, self._scored, graph)
+
+
+def asdict_base(base: TiledBase) -> dict[str, Any]:
+    """A base graph as JSON has it."""
+    files = [[i, j, names] for (i, j), names in base.files.items()]
+    return {"files": files, "probes": base.probes, "recall": base.recall}
+
+
+def base_of(noted: dict[str, Any]) -> TiledBase:
+    """The base graph that was noted."""
+    return TiledBase({(i, j): names for i, j, names in noted["files"]}, noted["probes"], noted["recall"])
+
+
+def _note_pruned(pruned: Pruned) -> dict[str, Any]:
+    return {"choice": asdict(pruned.choice), "tally": list(pruned.tally)}
+
+
+def _ledger_name(i: int, j: int) -> str:
+    return f"ledger-{i}-{j}.bin"
+
+
+def _likeness(graph: TiledGraph, i: int, j: int, first: Place, second: Place, width: int) -> tuple[Tensor, Tensor]:
+    """Edges of a tile, (2, s), all or of very many some; and the inner product of the rows of each."""
+    tile = graph.tile(i, j)
+    rows = np.repeat(np.arange(graph.bounds[i], graph.bounds[i + 1]), np.diff(tile.starts))
+    ends = torch.from_numpy(np.stack([rows, tile.columns.astype(np.int64) + graph.bounds[j]]))
+    edges = thinned(ends[:, ends[0] < ends[1]], graph.num_edges)
+    left, right = read(first, width), read(second, width)
+    local = edges - torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
+    return edges, inner_products(left, right, local)
+
+
+def held(ledger: Ledger) -> HeldLedger:
+    """A ledger in memory, sorted, of one on disk that is about to go."""
+    batches = list(ledger.batches())
+    columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
+    order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
+    edges, scores, given, stays, near = (column[..., order] for column in columns)
+    return HeldLedger(edges, scores, given, stays, near, ledger.num_nodes)
+
+
+def from_facts(
+    facts: dict[str, Any],
+    output: Path,
+    method: Any,
+    place: str,
+    *,
+    done_before: bool = False,
+    scored: Path | None = None,
+) -> Purification:
+    """The purification whose result is in a folder, from what it wrote down about itself.
+
+    Args:
+        facts: what `GraphOnDisk.result` delivered.
+        output: the folder.
+        method: the purifier that made it.
+        place: where.
+        done_before: whether it was made by an earlier call.
+        scored: the directory of a run that still has the scored edges.
+
+    Raises:
+        GraphError: a file of the result is missing.
+        GarnetError: the facts are not those of a purification.
+    """
+    try:
+        bounds, tally, choice = tuple(facts["bounds"]), Tally(*facts["tally"]), Choice(**facts["choice"])
+        tiles = [(i, j) for i in range(len(bounds) - 1) for j in range(i, len(bounds) - 1)]
+        files = {(i, j): output / _ledger_name(i, j) for i, j in tiles if (output / _ledger_name(i, j)).is_file()}
+        if scored is not None:
+            files = {(i, j): scored / f"scored-{i}-{j}.bin" for i, j in tiles}
+        graph: TiledGraph | EdgeTable
+        if is_table(output):
+            graph = EdgeTable(output, bounds[-1], tally.kept + tally.added, tuple(facts["left_out"]))
+        else:
+            graph = TiledGraph.open(output)
+        return Purification(
+            graph=graph,
+            spectrum=without_vectors(facts["values"], facts["residuals"], facts["products"]),
+            threshold=choice.threshold,
+            ledger=TiledLedger(files, bounds, choice, tally, bounds[-1]),
+            settings=Settings.of_plain(facts["settings"]),
+            parameters=method,
+            place=place,
+            stages=tuple(Stage(**stage) for stage in facts["stages"]),
+            parts=len(bounds) - 1,
+            probes=facts["probes"],
+            recall=facts["recall"],
+            done_before=done_before,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GarnetError(f"The manifest in {output} is damaged; remove that folder and purify again.") from error
