@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.graph.files import open_source
 from garnet.graph.graph import Graph
 from garnet.io.edge_source import EdgeSource
 from garnet.io.failures import writing
 from garnet.io.identity import digest_of
 from garnet.io.publish import publish, publish_folder
 from garnet.io.scratch import Scratch, forget
-from garnet.io.sources import open_source
 from garnet.io.stamp import stamp, stamp_of
 from garnet.io.targets import require_file, require_folder, require_scratch
 from garnet.machine import __version__, physical_memory
@@ -54,7 +54,7 @@ class Task:
 
     Attributes:
         purifier: with `memory` or `cluster` set.
-        source: what `garnet.io.sources.open_source` reads.
+        source: what `garnet.graph.files.open_source` reads.
         symmetrize: accept a directed graph.
         parts: cut the nodes into so many parts at least; the memory may ask for more.
         scratch: folder for the directory of intermediate files; None for that of the output.
@@ -99,7 +99,7 @@ def purify_tiled(
 
     Args:
         purifier: with `memory` or `cluster` set.
-        source: what `garnet.io.sources.open_source` reads.
+        source: what `garnet.graph.files.open_source` reads.
         output: folder for the tiles of the purified graph, or if its name ends in .parquet, for a table of edges; new,
             empty, or an earlier result. None to have it in memory.
         symmetrize: accept a directed graph.
@@ -239,7 +239,7 @@ def _purified(task: Task, opened: EdgeSource, scratch: Scratch, *, as_table: boo
     """The stages, in the directory of a run; the purified graph is in its folder `_STAGED`."""
     purifier, folder = task.purifier, scratch.folder
     if as_table:
-        require_writable_table(None if opened.nodes is None else opened.nodes.names)
+        require_writable_table(opened.names)
     run = _run_of(purifier)
     cut = _cut_for(purifier, 0 if opened.features is None else opened.features.width, run, task.parts)
     if isinstance(run, OnCluster):

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from garnet.errors import GarnetError
 from garnet.graph.graph import Split
 from garnet.io.atomic import atomic_path
+from garnet.io.edge_source import Rows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
-from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
+from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, TiledGraph, json_check
 
 _AT_ONCE = 1 << 19
 

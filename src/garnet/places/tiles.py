@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.archive import read_npy
+from garnet.io.edge_source import Rows
 from garnet.io.text import reading
 
 MANIFEST = "tiles.json"
@@ -26,9 +27,6 @@ VERSION = 2
 
 SPLIT_FILES = ("node-train.npy", "node-val.npy", "node-test.npy")
 """In the order of the parts of a `Split`."""
-
-Rows: TypeAlias = "NDArray[np.float32] | sp.csr_array"
-"""Some rows of features, dense or sparse."""
 
 _PIECE = 1 << 20
 

@@ -225,9 +225,9 @@ class GARNET:
         """
         if not hasattr(data, "edge_index"):
             return self.purify(as_graph(data)).graph
-        from garnet.graph.interop import with_edges_of
+        from garnet.graph.interop import with_adjacency
 
-        return with_edges_of(self.purify(as_graph(data, symmetrize=True)).graph, data)
+        return with_adjacency(data, self.purify(as_graph(data, symmetrize=True)).graph.adjacency)
 
     def _embed(self, graph: Graph, here: Resident) -> Spectrum:
         """The leading eigenpairs of the normalised adjacency."""
