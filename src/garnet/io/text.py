@@ -24,12 +24,9 @@ TEXT_SHARE = 4
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """With which some programs begin a text."""
 
+_CANNOT_READ = "Cannot read"
 _CHUNK = 1 << 20
 _BLANK_LINES = re.compile(rb"\n[\r\n]+")
-
-
-class _UnreadableFile(GraphError):
-    """What is said of a file that cannot be read, its name included."""
 
 
 @contextmanager
@@ -41,15 +38,15 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
         return
-    except _UnreadableFile:
-        raise
     except GraphError as error:
         reason = str(error)
+        if reason.startswith(_CANNOT_READ):
+            raise
     except OSError as error:
         reason = f"{error.strerror or ' '.join(str(error).split())}."
     except MemoryError:
         reason = "it does not fit in memory."
-    raise _UnreadableFile(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
+    raise GraphError(f"{_CANNOT_READ} {path}: {reason[:1].lower()}{reason[1:]}")
 
 
 def read_text(path: Path) -> bytes:
