@@ -37,8 +37,8 @@ from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.datasets.splits import read_geom_gcn, read_prognn, read_targets
 from garnet.errors import GarnetError
+from garnet.graph.files import open_source
 from garnet.graph.perturbation import Perturbation
-from garnet.io.sources import open_source
 from garnet.places.build import build_tiles
 from garnet.places.tiles import MANIFEST, TiledGraph, json_check
 from garnet.report.result import load_result, save_result

@@ -17,7 +17,8 @@ from torch.nn.parameter import is_lazy
 
 from garnet.backbones.base import BUFFER, Noise, Parameters, require_features
 from garnet.errors import GraphError, ParameterError
-from garnet.graph.graph import Graph, most_classes
+from garnet.graph.graph import Graph
+from garnet.io.checks import most_classes
 from garnet.parameters import require_parameters
 
 _SIZES = BUFFER + "sizes"

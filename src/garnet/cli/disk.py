@@ -29,12 +29,12 @@ _MMAP_THRESHOLD = -3  # as glibc numbers its settings
 def names_a_file(output: Path) -> bool:
     """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles or a table."""
     from garnet.errors import GraphError
-    from garnet.graph.files import ending_of
+    from garnet.io.formats import format_of
     from garnet.places.edge_table import is_table
 
     try:
         # The method of a path fails where a name is too long, which is said later.
-        return bool(ending_of(output)) and not os.path.isdir(output) and not is_table(output)  # noqa: PTH112
+        return bool(format_of(output, "write")) and not os.path.isdir(output) and not is_table(output)  # noqa: PTH112
     except GraphError:
         return False
 

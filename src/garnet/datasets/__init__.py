@@ -10,8 +10,7 @@ from garnet.datasets.synthetic import (
     inter_class_edges,
     nested_block_model,
 )
-from garnet.graph.files import load_graph, save_graph
-from garnet.io.ogb import read_ogb
+from garnet.graph.files import load_graph, read_ogb, save_graph
 
 __all__ = [
     "block_model",

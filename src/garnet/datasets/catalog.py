@@ -12,9 +12,9 @@ from garnet.datasets import download
 from garnet.datasets.embedded import cora
 from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets, require_split
 from garnet.errors import GraphError, ParameterError
-from garnet.graph.files import load_graph
+from garnet.graph.files import load_graph, read_ogb
 from garnet.graph.graph import Graph, Split, as_graph
-from garnet.io.ogb import is_ogb, read_ogb
+from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
 from garnet.registry import known_name
 

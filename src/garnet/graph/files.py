@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from garnet.errors import GraphError
-from garnet.graph.graph import Graph
-from garnet.io.atomic import atomic_path
-from garnet.io.edge_list import read_edge_list, write_edge_list
-from garnet.io.matrix_market import read_matrix_market, write_matrix_market
-from garnet.io.npz import read_npz, write_npz
-from garnet.io.ogb import is_ogb, read_ogb
-from garnet.io.parquet import parts_of, read_parquet
+from garnet.graph.collect import collect
+from garnet.graph.graph import Graph, as_graph
+from garnet.io import formats
+from garnet.io.checks import Pairs
+from garnet.io.edge_source import EdgeSource, rows_between, rows_of
+from garnet.io.ogb import open_ogb
 from garnet.io.targets import require_file
-from garnet.io.text import read_text, reading
-
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": None, ".edges": None}
-"""The endings of edge lists in text, and what is between their cells; None where the first row tells."""
-
-OGB = "ogb"
-"""Instead of an ending, the format of a folder in the layout of the Open Graph Benchmark."""
-
-_ENDINGS = (".npz", ".mtx", *DELIMITERS)
 
 
 def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
@@ -39,7 +26,7 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
       by names of integers or texts; weights are in `weight`, or the third of three. Where the metadata of its schema
       have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges.
     * `.mtx`: a square matrix in Matrix Market format.
-    * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split; see `read_pt`.
+    * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split.
 
     Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that
     by PyTorch's restricted reader. A file that declares more than it holds, or more than this machine's memory, is
@@ -69,22 +56,73 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     Raises:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
     """
-    path = Path(path)
-    ending = format_of(path, (*_ENDINGS, ".parquet", ".pt"))
-    if ending == OGB:
-        return read_ogb(path, symmetrize=symmetrize)
-    if ending == ".parquet":
-        return read_parquet(path, symmetrize)
-    with reading(path):
-        if ending == ".npz":
-            return read_npz(path, symmetrize)
-        if ending == ".pt":
-            from garnet.io.pyg_file import read_pt
+    return as_graph(Path(path), symmetrize=symmetrize)
 
-            return read_pt(path, symmetrize)
-        if ending == ".mtx":
-            return read_matrix_market(read_text(path), symmetrize)
-        return read_edge_list(read_text(path), DELIMITERS[ending], symmetrize)
+
+def read_ogb(folder: str | Path, *, symmetrize: bool = True) -> Graph:
+    """Read a graph for predicting properties of nodes, in the layout in which OGB distributes it.
+
+    The folder has `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, and if they are known `raw/node-feat.csv.gz`,
+    `raw/node-label.csv.gz` and a folder in `split`, such as `time`, with `train.csv.gz`, `valid.csv.gz` and
+    `test.csv.gz`; the first in alphabetic order if there are several. Labels that are missing, `nan`, become -1. The
+    files are read piece by piece, so that besides the graph itself no more than a piece of text is ever in memory.
+
+    Args:
+        folder: the unpacked archive, such as `arxiv` or `products`.
+        symmetrize: keep each edge in both directions; OGB stores its graphs with one of them.
+
+    Returns:
+        The graph, with features in 32 bits.
+
+    Raises:
+        GraphError: a file is missing or damaged; the message names it, and the line.
+    """
+    return Graph.of(collect(open_ogb(Path(folder)), symmetrize=symmetrize))
+
+
+def open_source(source: str | Path | Graph) -> EdgeSource:
+    """A graph that will be read piece by piece, by the rules of `load_graph`.
+
+    Args:
+        source: a `Graph`; a file that ends in .npz, .parquet, .csv, .tsv, .txt or .edges (text also with .gz), where
+            the names in lists of edges must be integers; or a folder of Parquet files or of OGB.
+
+    Raises:
+        GraphError: there is no such file, or what is read of it now does not belong to a graph. What is wrong with its
+            edges is said when these are read.
+    """
+    if isinstance(source, Graph):
+        return _graph_source(source)
+    opened = formats.open_path(Path(source), "stream")
+    with opened.reading():
+        if opened.features is not None and opened.features.by_columns:
+            raise GraphError("its array 'attr_matrix' lies column by column; with a memory limit, save it row by row.")
+    return opened
+
+
+def _graph_source(graph: Graph) -> EdgeSource:
+    """A graph in memory, each of its edges once."""
+    matrix = graph.adjacency
+
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        step = at_once or max(1, matrix.nnz)
+        for begin in range(0, matrix.nnz, step):
+            end = min(begin + step, matrix.nnz)
+            heads, tails = rows_between(matrix.indptr, begin, end), matrix.indices[begin:end]
+            once = heads < tails
+            yield heads[once], tails[once], matrix.data[begin:end][once]
+
+    arrays = graph.to_arrays()
+    return EdgeSource(
+        edges=edges,
+        num_nodes=graph.num_nodes,
+        row_is="edge",
+        features=None if arrays.features is None else rows_of(arrays.features),
+        labels=arrays.labels,
+        split=arrays.split,
+        names=arrays.names,
+        count=lambda: graph.num_edges,
+    )
 
 
 def save_graph(graph: Graph, path: str | Path) -> None:
@@ -103,33 +141,17 @@ def save_graph(graph: Graph, path: str | Path) -> None:
         GraphError: the ending is unknown, or a name of a node cannot be kept in an edge list.
         GarnetError: the file cannot be written.
     """
-    path = Path(path)
-    ending, packed = ending_of(path)
-    with atomic_path(path) as unfinished:
-        if ending == ".npz":
-            write_npz(graph, unfinished)
-            return
-        with _writing(unfinished, packed) as stream:
-            if ending == ".mtx":
-                write_matrix_market(graph, stream)
-            else:
-                write_edge_list(graph, stream, DELIMITERS[ending] or "\t")
+    graph.save(path)
 
 
 def left_out(graph: Graph, path: str | Path) -> list[str]:
     """What of a graph a file with this ending cannot hold, in words."""
-    ending, _ = ending_of(Path(path))
-    if ending == ".npz":
-        return []
-    missing = [part for part in ("features", "labels", "split") if getattr(graph, part) is not None]
-    if ending == ".mtx":
-        return missing + (["names"] if graph.names is not None else [])
-    return missing + (["nodes without edges"] if (graph.degrees == 0).any() else [])
+    return formats.left_out(graph.to_arrays(), Path(path))
 
 
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
-    ending_of(Path(path))
+    formats.format_of(Path(path), "write")
     require_file(path)
 
 
@@ -138,66 +160,3 @@ def require_archive(path: str | Path, what: str = "A result") -> None:
     if Path(path).suffix.lower() != ".npz":
         raise GraphError(f"{what} is written to an .npz file. Got {str(path)!r} instead.")
     require_file(path)
-
-
-def format_of(path: Path, known: tuple[str, ...]) -> str:
-    """Which of the formats that are known by these endings a path has that is there, and is not empty.
-
-    Returns:
-        One of the endings; `.parquet` for a folder of such files, too; or `OGB`.
-
-    Raises:
-        GraphError: it has none of them, or cannot be read.
-    """
-    if is_ogb(path):
-        return OGB
-    with reading(path):
-        if path.is_dir():
-            if not parts_of(path):
-                raise GraphError("it is a folder without .parquet files and without raw/edge.csv.gz.")
-            return ".parquet"
-    ending, _ = ending_of(path, known)
-    with reading(path):
-        _require_file(path)
-    return ending
-
-
-def ending_of(path: Path, known: tuple[str, ...] = _ENDINGS) -> tuple[str, bool]:
-    """The ending that names a format, in small letters, and whether `.gz` comes after it.
-
-    Args:
-        path: of a file that need not be there.
-        known: the endings to tell apart; if not given, those of files that `save_graph` writes.
-
-    Raises:
-        GraphError: it has none of them.
-    """
-    name = path.name.lower()
-    packed = name.endswith(".gz")
-    ending = Path(name.removesuffix(".gz")).suffix
-    if ending not in known or (packed and ending in (".npz", ".pt", ".parquet")):
-        raise GraphError(f"Cannot tell the format of {path}; it must end in {', '.join(known)} (text also with .gz).")
-    return ending, packed
-
-
-def _require_file(path: Path) -> None:
-    try:
-        if not path.exists():
-            raise GraphError("there is no such file.")
-        if not path.is_file():
-            raise GraphError("it is not a regular file.")
-        if not path.stat().st_size:
-            raise GraphError("it is empty.")
-    except ValueError as error:  # a NUL in the name
-        raise error if isinstance(error, GraphError) else GraphError(f"{error}.") from error
-
-
-@contextmanager
-def _writing(path: Path, packed: bool) -> Iterator[BinaryIO]:
-    with path.open("wb") as raw:
-        if not packed:
-            yield raw
-            return
-        # Neither name nor time in the header, so that the same graph gives the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
-            yield cast(BinaryIO, stream)

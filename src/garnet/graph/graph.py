@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from garnet.errors import GraphError
 from garnet.graph.adjacency import build_adjacency
-from garnet.io.arrays import as_array, is_sparse_tensor, sound_matrix
+from garnet.graph.collect import collect
+from garnet.graph.fingerprint import fingerprint_of
+from garnet.graph.interop import networkx_source, to_networkx, to_pyg
+from garnet.io.arrays import as_array, sound_matrix
+from garnet.io.checks import checked_features, checked_labels, checked_names, checked_split
+from garnet.io.edge_source import GraphArrays
+from garnet.io.formats import open_path, save_arrays
+from garnet.io.pyg_file import data_source
 
 if TYPE_CHECKING:
     import networkx
@@ -35,14 +40,12 @@ class Split:
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits that are the same wherever the three parts are."""
-        return _digest(*((part, "<i8") for part in (self.train, self.val, self.test)))
+        return fingerprint_of(*((len(part), [part], "<i8") for part in (self.train, self.val, self.test)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Split) and all(
             np.array_equal(getattr(self, part), getattr(other, part)) for part in ("train", "val", "test")
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,8 @@ class Graph:
     def fingerprint(self) -> str:
         """Sixteen hex digits that are the same wherever the number of nodes, the edges and their weights are."""
         matrix = self.adjacency
-        return _digest((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4"))
+        arrays = ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4"))
+        return fingerprint_of(*((len(array), [array], kind) for array, kind in arrays))
 
     def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
         """The same nodes joined by other edges: each (2, m) column one undirected edge."""
@@ -112,9 +116,18 @@ class Graph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph in the format of the path's ending, whole or not at all (see `load_graph`)."""
-        from garnet.graph.files import save_graph
+        save_arrays(self.to_arrays(), Path(path))
 
-        save_graph(self, path)
+    @classmethod
+    def of(cls, arrays: GraphArrays) -> Graph:
+        """The graph of arrays that have been checked."""
+        split = None if arrays.split is None else Split(*arrays.split)
+        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names)
+
+    def to_arrays(self) -> GraphArrays:
+        """The same in plain arrays, which share its memory."""
+        parts = None if self.split is None else (self.split.train, self.split.val, self.split.test)
+        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names)
 
     def to_scipy(self) -> sp.csr_array:
         """A copy of the adjacency matrix."""
@@ -122,15 +135,11 @@ class Graph:
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A PyTorch Geometric `Data`; weights, features, labels and split become its usual fields."""
-        from garnet.graph.interop import to_pyg
-
-        return to_pyg(self)
+        return to_pyg(self.to_arrays())
 
     def to_networkx(self) -> networkx.Graph:
         """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
-        from garnet.graph.interop import to_networkx
-
-        return to_networkx(self)
+        return to_networkx(self.to_arrays())
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -141,8 +150,6 @@ class Graph:
             and self.split == other.split
             and _same(self.names, other.names)
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         parts = [f"{self.num_nodes} nodes", f"{self.num_edges} edges"]
@@ -190,25 +197,25 @@ def as_graph(
     """
     if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names)):
         return source
-    graph = _read(source, symmetrize)
+    graph = Graph.of(_read(source, symmetrize))
     n = graph.num_nodes
+    if split is not None and not isinstance(split, Split):
+        raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
     return Graph(
         graph.adjacency,
-        features=_features(graph.features if features is None else features, n),
-        labels=_labels(graph.labels if labels is None else labels, n),
-        split=_split(graph.split if split is None else split, n),
-        names=_names(graph.names if names is None else names, n),
+        features=graph.features if features is None else checked_features(features, n),
+        labels=graph.labels if labels is None else checked_labels(labels, n),
+        split=graph.split if split is None else Split(*checked_split((split.train, split.val, split.test), n)),
+        names=graph.names if names is None else checked_names(names, n),
     )
 
 
-def _read(source: Any, symmetrize: bool) -> Graph:
-    """The adjacency of any kind of source, and what else it carries, not yet checked."""
+def _read(source: Any, symmetrize: bool) -> GraphArrays:
+    """The adjacency of any kind of source, and what else it carries, all of it checked."""
     if isinstance(source, Graph):
-        return source
+        return source.to_arrays()
     if isinstance(source, str | Path):
-        from garnet.graph.files import load_graph
-
-        return load_graph(source, symmetrize=symmetrize)
+        return collect(open_path(Path(source)), symmetrize=symmetrize)
     if (isinstance(source, np.ndarray) and source.ndim == 2) or sp.issparse(source):
         if source.ndim != 2 or source.shape[0] != source.shape[1]:
             raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
@@ -221,105 +228,21 @@ def _read(source: Any, symmetrize: bool) -> Graph:
                 raise GraphError(f"Edge weights must be numbers. Got dtype {source.dtype} instead.")
             rows, cols = np.nonzero(source)
             weights = source[rows, cols]
-        return Graph(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
+        return GraphArrays(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
     if isinstance(source, tuple) and len(source) == 2:
         edge_index = as_array(source[0], "An edge_index")
         if edge_index.ndim != 2 or edge_index.shape[0] != 2:
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
-        return Graph(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
+        return GraphArrays(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
     if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
-        from garnet.graph.interop import from_pyg
-
-        return from_pyg(source, symmetrize=symmetrize)
+        return collect(data_source(source), symmetrize=symmetrize)
     if hasattr(source, "nodes") and hasattr(source, "is_directed"):
-        from garnet.graph.interop import from_networkx
-
-        return from_networkx(source, symmetrize=symmetrize)
+        return collect(networkx_source(source), symmetrize=symmetrize)
     raise GraphError(
         f"Cannot read a graph from {type(source).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
         "Data, a NetworkX graph, or (edge_index, n)."
     )
-
-
-def _features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32] | None:
-    if features is None:
-        return None
-    if sp.issparse(features) or is_sparse_tensor(features):
-        matrix = sound_matrix(features, "Features")
-    else:
-        matrix = as_array(features, "Features")
-    if matrix.ndim != 2 or matrix.shape[0] != n:
-        raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {matrix.shape} instead.")
-    if matrix.dtype.kind not in "biuf":
-        raise GraphError(f"Features must be numbers. Got dtype {matrix.dtype} instead.")
-    with np.errstate(over="ignore"):
-        matrix = matrix.astype(np.float32, copy=False)
-    if sp.issparse(matrix):
-        matrix = sp.csr_array(matrix)
-    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
-        raise GraphError("The features have entries that are NaN or infinite; remove or repair them.")
-    return matrix
-
-
-def most_classes(different: int) -> int:
-    """How many classes so many different labels can stand for; some may have no node in a part of a graph."""
-    return 1000 + 10 * different
-
-
-def are_classes(labels: NDArray[Any]) -> bool:
-    """Whether integers number classes; models have an output for each, so that one absurd number makes them absurd."""
-    largest = int(labels.max(initial=0))
-    return largest < most_classes(0) or largest < most_classes(len(np.unique(labels)))
-
-
-def _labels(labels: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
-    if labels is None:
-        return None
-    array = as_array(labels, "Labels")
-    if array.shape != (n,):
-        raise GraphError(f"Labels must have shape ({n},), one for each node. Got {array.shape} instead.")
-    if array.dtype.kind not in "iu":
-        raise GraphError(f"Labels must be integers, negative where unknown. Got dtype {array.dtype} instead.")
-    if not are_classes(array):
-        raise GraphError(
-            f"Labels must number the classes from 0. Got {array.max()} among {len(np.unique(array))} different labels; "
-            "renumber them without large gaps."
-        )
-    return np.maximum(array.astype(np.int64), -1)
-
-
-def _split(split: Split | None, n: int) -> Split | None:
-    if split is None:
-        return None
-    if not isinstance(split, Split):
-        raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
-    parts = [as_array(part, "A split") for part in (split.train, split.val, split.test)]
-    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in parts):
-        raise GraphError("A split must be three one-dimensional arrays of node numbers.")
-    nodes = np.concatenate([part.astype(np.int64) for part in parts])
-    if nodes.size and (nodes.min() < 0 or nodes.max() >= n):
-        raise GraphError(f"A split must hold node numbers from 0 to {n - 1}. Got {nodes.min()} to {nodes.max()}.")
-    if len(np.unique(nodes)) < len(nodes):
-        raise GraphError("A split names a node twice; training, validation and test nodes must be disjoint.")
-    return Split(*(part.astype(np.int64) for part in parts))
-
-
-def _names(names: ArrayLike | None, n: int) -> NDArray[Any] | None:
-    if names is None:
-        return None
-    array = as_array(names, "Names")
-    if array.shape != (n,) or array.dtype.kind not in "iuU":
-        raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    # NumPy keeps any number for a letter, and fails only when Python asks for it.
-    if array.dtype.kind == "U" and np.ascontiguousarray(array).view(np.uint32).max(initial=0) > sys.maxunicode:
-        raise GraphError("Names must be texts, and one of them has a letter that Unicode does not have.")
-    if len(np.unique(array)) < n:
-        raise GraphError("Two nodes have the same name; names must be distinct.")
-    if array.dtype.kind != "U" and np.array_equal(array, np.arange(n)):
-        return None
-    return array
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -328,12 +251,3 @@ def _same(one: Any, other: Any) -> bool:
     if one is None or other is None or sp.issparse(one) or sp.issparse(other):
         return one is other
     return bool(np.array_equal(one, other))
-
-
-def _digest(*arrays: tuple[Any, str]) -> str:
-    """The first 16 hex digits of SHA-256 over arrays, each with its length and in the given type."""
-    digest = hashlib.sha256()
-    for array, kind in arrays:
-        digest.update(len(array).to_bytes(8, "little"))
-        digest.update(np.ascontiguousarray(array, dtype=kind).data)
-    return digest.hexdigest()[:16]

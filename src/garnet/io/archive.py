@@ -83,12 +83,7 @@ class Archive:
 
     def header(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> Header:
         """The header of array `name`, whose dtype must be of one of `kinds`, NumPy's letters."""
-        if name not in self._members:
-            raise GraphError(f"it has no array '{name}'.")
-        if name not in self._headers:
-            with _damage(f"its array '{name}' is damaged"):
-                self._headers[name] = self._parse(name)
-        header = self._headers[name]
+        header = self._header(name)
         if header.dtype.kind not in kinds:
             raise GraphError(f"its array '{name}' has dtype {header.dtype}, which makes no sense there.")
         if ndim is not None and len(header.shape) != ndim:
@@ -100,12 +95,12 @@ class Archive:
 
         So are arrays that, with those taken before, become far more than the file in which they are packed.
         """
-        for name in names:
+        headers = [self._header(name) for name in names]
+        for name, header in zip(names, headers, strict=True):
             # Small integers do not stay so: they become weights, indices or features.
-            size = max(self._headers[name].dtype.itemsize, _LEAST_WIDTH)
-            self._unfolded[name] = math.prod(self._headers[name].shape) * size
+            self._unfolded[name] = math.prod(header.shape) * max(header.dtype.itemsize, _LEAST_WIDTH)
         require_unfolding(sum(self._unfolded.values()), self._size, "it")
-        require_memory(times * sum(self._headers[name].nbytes for name in names), "it")
+        require_memory(times * sum(header.nbytes for header in headers), "it")
 
     def read(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> NDArray[Any]:
         """The data of array `name`, checked against its checksum, in this machine's byte order."""
@@ -122,12 +117,16 @@ class Archive:
             shaped = flat.reshape(header.shape, order="F" if header.fortran else "C")
         return shaped.astype(header.dtype.newbyteorder("="), copy=False)
 
-    def pieces(self, name: str, length: int, kinds: str = "biuf", ndim: int | None = None) -> Iterator[NDArray[Any]]:
+    def pieces(self, name: str, length: int | None, kinds: str = "biuf") -> Iterator[NDArray[Any]]:
         """The numbers of array `name` in the order of the file, `length` at a time, so that it is never held whole.
 
         They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
+        A `length` of None gives the whole array at once.
         """
-        header = self.header(name, kinds, ndim)
+        if length is None:
+            yield self.read(name, kinds)
+            return
+        header = self.header(name, kinds)
         self.require_memory([name], times=0)
         left = math.prod(header.shape)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
@@ -139,6 +138,14 @@ class Archive:
                 if not _fill(numbers.view(np.uint8), stream) or (not left and stream.read(1)):
                     raise GraphError(f"its array '{name}' is not as long as it declares.")
                 yield numbers.astype(header.dtype.newbyteorder("="), copy=False)
+
+    def _header(self, name: str) -> Header:
+        if name not in self._members:
+            raise GraphError(f"it has no array '{name}'.")
+        if name not in self._headers:
+            with _damage(f"its array '{name}' is damaged"):
+                self._headers[name] = self._parse(name)
+        return self._headers[name]
 
     def _parse(self, name: str) -> Header:
         info = self._members[name]

@@ -7,16 +7,17 @@ import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.graph.adjacency import build_adjacency
-from garnet.graph.graph import Graph, as_graph
-from garnet.io.limits import require_memory
-from garnet.io.text import parse_table
+from garnet.io.checks import Pairs, checked_pairs
+from garnet.io.edge_source import EdgeSource, GraphArrays, rows_between
+from garnet.io.text import BYTE_ORDER_MARK, line_breaks, parse_table, read_lines, read_text, reading
 
 HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2")}
 """What the columns of the two ends are called, in small letters, where a list says so."""
@@ -24,8 +25,8 @@ HEADERS = {("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("n
 LONGEST_NAME = 1000
 """Characters that the name of a node may have in a list."""
 
-Columns = tuple[Any, Any, NDArray[np.float64]]
-"""The two ends of some rows, arrays of integers or lists of texts, and the rows' weights."""
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]
+"""The two ends of some rows, integers or Python's texts, and the rows' weights; None if they have none."""
 
 _ROW_LINES = re.compile(rb"(?<![^\r\n])[ \t]*[^\s#%][^\r\n]*")
 _COMMENT_LINES = re.compile(rb"^[ \t]*[#%][^\r\n]*", re.MULTILINE)
@@ -34,32 +35,48 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _ROWS_AT_ONCE = 1 << 16
 _CHUNK = 1 << 20
+_SHORTEST_ROW = 4
+_LONGEST_LINE = 1 << 20
 
 
-def read_edge_list(data: bytes, delimiter: str | None, symmetrize: bool) -> Graph:
-    """Read rows `u, v` or `u, v, weight`; `load_graph` states the rules.
+def open_edge_list(path: Path, delimiter: str | None) -> EdgeSource:
+    """Rows `u, v` or `u, v, weight`, by the rules that `load_graph` states.
 
     Args:
-        data: the text, in UTF-8.
-        delimiter: as for `read_columns`.
-        symmetrize: accept a list that gives some of its pairs in both directions and others in one.
+        path: the text, in UTF-8.
+        delimiter: what stands between the cells of a row, a blank for any number of blanks; None to take a tab, a comma
+            or blanks, whichever comes first in this order and is in the first row.
     """
-    (columns,) = read_columns([(1, data.removeprefix(b"\xef\xbb\xbf"))], delimiter)
-    return listed_graph(columns, symmetrize)
+
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        with reading(path):
+            for columns in _columns(_texts_of(path, at_once), delimiter, only_integers=at_once is not None):
+                yield checked_pairs(*columns, None)
+
+    return EdgeSource(edges=edges, num_nodes=None, row_is="either", text=path, path=path)
 
 
-def read_columns(
-    pieces: Iterable[tuple[int, bytes]], delimiter: str | None, *, only_integers: bool = False
-) -> Iterator[Columns]:
-    """The columns of each piece of a list in which there is any row; `load_graph` states the rules.
+def _texts_of(path: Path, at_once: int | None) -> Iterator[tuple[int, bytes]]:
+    """The whole text, or pieces of it with at most so many rows, each with the number of its first line."""
+    if at_once is None:
+        yield 1, read_text(path).removeprefix(BYTE_ORDER_MARK)
+        return
+    # As no row is shorter, no piece has more rows than wanted.
+    for line, text in read_lines(path, _SHORTEST_ROW * at_once, _LONGEST_LINE):
+        if b"\0" in text:
+            raise GraphError("it holds NUL bytes, so it is not a text file.")
+        yield line, text
+
+
+def _columns(pieces: Iterable[tuple[int, bytes]], delimiter: str | None, *, only_integers: bool) -> Iterator[Columns]:
+    """The columns of each piece of a list in which there is any row.
 
     Args:
         pieces: the text, in UTF-8 and without a byte order mark, cut at ends of lines; with the number of the first
             line of each. More than one only if names are `only_integers`, because other names could be a header or
             not, by what is in rows that are not there yet.
-        delimiter: what stands between the cells of a row, a blank for any number of blanks; None to take a tab, a comma
-            or blanks, whichever comes first in this order and is in the first row.
-        only_integers: refuse other names, and give arrays of integers.
+        delimiter: as for `open_edge_list`.
+        only_integers: refuse other names.
 
     Raises:
         GraphError: a row is malformed, and its line is named; or there is none.
@@ -94,36 +111,14 @@ def read_columns(
         raise GraphError(f"its only row has the name {first_row[0][:40]!r}; {_ONLY_INTEGERS}.")
 
 
-def listed_graph(
-    columns: Columns, symmetrize: bool, num_nodes: int | None = None, *, texts_stay: bool = False
-) -> Graph:
-    """The graph of a whole list, whose nodes are numbered in the order of their names.
-
-    Args:
-        columns: the ends and weights of its rows.
-        symmetrize: accept a list that gives some of its pairs in both directions and others in one.
-        num_nodes: given where names are numbers from 0 on, and there may be nodes without edges.
-        texts_stay: whether names that are texts stay texts where all of them are integers.
-    """
-    rows, cols, weights = columns
-    names, n = None, num_nodes
-    if n is None:
-        names, rows, cols = _relabel(rows, cols, texts_stay)
-        n = len(names)
-    # A list that gives no pair both ways is how most undirected graphs are written down: one row an edge.
-    proper = (rows != cols) & (weights != 0)
-    symmetrize = symmetrize or not _any_both_ways(rows[proper], cols[proper], n)
-    adjacency = build_adjacency(rows, cols, weights, n, symmetrize)
-    return as_graph(Graph(adjacency), names=names)
-
-
-def write_edge_list(graph: Graph, stream: BinaryIO, delimiter: str) -> None:
+def write_edge_list(graph: GraphArrays, stream: BinaryIO, delimiter: str) -> None:
     """Write each undirected edge once, under a header, with the nodes' own names.
 
     Raises:
         GraphError: a name would not come back as it is from a line of text.
     """
-    names = np.arange(graph.num_nodes) if graph.names is None else graph.names
+    matrix = sp.triu(graph.adjacency, k=1, format="csr")
+    names = np.arange(matrix.shape[0]) if graph.names is None else graph.names
     quote_all = False
     if names.dtype.kind == "U":
         texts = [str(name) for name in names]
@@ -134,23 +129,18 @@ def write_edge_list(graph: Graph, stream: BinaryIO, delimiter: str) -> None:
             )
         # Unquoted, a line that begins with such a name would be taken for a comment.
         quote_all = any(name.startswith(("#", "%")) for name in texts)
-    (first, second), weights = graph.edges, graph.weights
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(
         text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     )
     writer.writerow(("source", "target", "weight"))
-    for start in range(0, len(weights), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
+    for begin in range(0, matrix.nnz, _ROWS_AT_ONCE):
+        end = min(begin + _ROWS_AT_ONCE, matrix.nnz)
+        heads, tails = rows_between(matrix.indptr, begin, end), matrix.indices[begin:end]
         # Nine digits are what it takes to tell any two numbers of 32 bits apart.
-        digits = map("{:.9g}".format, weights[part].tolist())
-        writer.writerows(zip(names[first[part]].tolist(), names[second[part]].tolist(), digits, strict=True))
+        digits = map("{:.9g}".format, matrix.data[begin:end].tolist())
+        writer.writerows(zip(names[heads].tolist(), names[tails].tolist(), digits, strict=True))
     text.detach()
-
-
-def line_breaks(text: bytes) -> int:
-    """How many lines end in a text, with a line feed, a carriage return or both."""
-    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _rows(data: bytes, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -198,8 +188,7 @@ def _quick(data: bytes, width: int, delimiter: str, header: bool) -> Columns | N
         table = parse_table(data.lstrip(b"\r\n"), _DTYPES[width], delimiter=blanks_or, skip_rows=int(header))
     except ValueError:
         return None
-    weights = table["f2"] if width == 3 else np.ones(len(table))
-    return table["f0"], table["f1"], weights
+    return table["f0"], table["f1"], table["f2"] if width == 3 else None
 
 
 def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool, only_integers: bool) -> Columns:
@@ -215,7 +204,8 @@ def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool,
         # A name that comes a million times is kept once.
         heads.append(known.setdefault(cells[0], cells[0]))
         tails.append(known.setdefault(cells[1], cells[1]))
-        weights.append(float(cells[2]) if width == 3 else 1.0)
+        if width == 3:
+            weights.append(float(cells[2]))
 
     rows = _rows(data, first, delimiter)
     begin = next(rows) if header else None
@@ -229,8 +219,8 @@ def _thorough(data: bytes, first: int, width: int, delimiter: str, header: bool,
         add(line, cells)
     if begin is not None and not heads:
         add(*begin)
-    values = np.array(weights, np.float64)
-    return (np.array(heads, np.int64), np.array(tails, np.int64), values) if only_integers else (heads, tails, values)
+    kind = np.int64 if all(map(_fits, known)) else np.object_
+    return np.array(heads, kind), np.array(tails, kind), np.array(weights, np.float64) if width == 3 else None
 
 
 def _fault(cells: list[str], width: int, only_integers: bool) -> str | None:
@@ -256,30 +246,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return "_" not in cell  # Python takes 1_000 for a number; no other program that reads edge lists does.
-
-
-def _any_both_ways(rows: NDArray[np.int64], cols: NDArray[np.int64], n: int) -> bool:
-    """Whether there is a pair that comes in both directions; none is a loop."""
-    there = rows < cols
-    forth, back = np.sort((rows * n + cols)[there]), np.sort((cols * n + rows)[~there])
-    # Sorted, both are walked through once; NumPy's own isin takes ten times as long.
-    return bool((np.searchsorted(forth, back, "left") != np.searchsorted(forth, back, "right")).any())
-
-
-def _relabel(heads: Any, tails: Any, texts_stay: bool) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """The sorted names, and both columns as positions among them."""
-    if isinstance(heads, list):
-        if not texts_stay and all(map(_fits, heads)) and all(map(_fits, tails)):
-            heads, tails = np.array(heads, dtype=np.int64), np.array(tails, dtype=np.int64)
-        else:
-            texts = sorted(set(heads).union(tails))
-            require_memory(4 * len(texts) * max(map(len, texts)), "the table of its node names")
-            position = {name: i for i, name in enumerate(texts)}
-            rows, cols = (np.array([position[name] for name in column], np.int64) for column in (heads, tails))
-            return np.array(texts), rows, cols
-    names, places = np.unique(np.concatenate([heads, tails]), return_inverse=True)
-    rows, cols = places.reshape(2, -1).astype(np.int64)
-    return names, rows, cols
 
 
 def _fits(cell: str) -> bool:

@@ -1,4 +1,4 @@
-"""What every source of a graph that is read piece by piece has, and the checks that they share."""
+"""What every reader gives: a graph as a stream of pairs, and what is known of its nodes; plain arrays, all checked."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from garnet.graph.adjacency import build_adjacency
-from garnet.graph.graph import Graph, Split, as_graph
+from garnet.io.checks import Pairs, Parts, RowIs, checked_labels, checked_names, checked_size, checked_split
 from garnet.io.text import reading
-from garnet.places.tiles import Rows
 
-Chunk = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]
-"""The two ends of some pairs, and their weights; None if all of these are one."""
+Rows: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+"""Some rows of features, dense or sparse."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FeatureRows:
     """Features that are read some rows at a time.
 
@@ -28,70 +27,93 @@ class FeatureRows:
         width: features of a node.
         sparse: whether the rows are CSR.
         nbytes: of all of them, in the form in which tiles keep them.
-        rows: gives the rows of all nodes in order, in pieces of about so many numbers; checked, in 32 bits.
+        rows: gives the rows of all nodes in order, in pieces of about so many numbers, or of any size for None; each
+            piece has passed `checked_features`.
+        by_columns: whether they lie column by column, so that they can only be read whole.
     """
 
     width: int
     sparse: bool
     nbytes: int
-    rows: Callable[[int], Iterator[Rows]]
+    rows: Callable[[int | None], Iterator[Rows]]
+    by_columns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeSource:
-    """A graph that is read piece by piece, never held.
+    """A graph as its reader gives it; what is known of the nodes is checked as it is made, the rest as it is read.
 
     Attributes:
-        edges: gives the pairs in pieces of at most so many; checked, but in any order, repeated, and with loops.
-        nodes: number, labels, split and names of the nodes; what edges and features it has do not count. None where
-            the ends of the pairs are names, and nodes are numbered in the order of these.
-        one_row_an_edge: whether pairs of which none is given in both directions are those of an undirected graph.
+        edges: gives the pairs in pieces of at most so many, in any order, repeated, and with loops; each piece has
+            passed `checked_pairs`. For None, of someone who will hold them all, pieces are of any size.
+        num_nodes: number of nodes, n; None where the ends of the pairs are names, and nodes are numbered in the order
+            of these. Names are integers of 64 bits, or in pieces of any size also texts, in arrays of Python's objects.
+        row_is: what a pair is.
         features: of the nodes; or None.
+        labels: (n,) int64 classes, -1 where unknown; or None.
+        split: nodes for training, validation and testing; or None.
+        names: (n,) integers or texts; None where they are the nodes' numbers, or the ends of the pairs.
+        count: gives the number of pairs; None where only reading them all would tell.
+        text: the file of the pairs, if that is a text.
         path: the file, or the folder; None for a graph in memory.
     """
 
-    edges: Callable[[int], Iterator[Chunk]]
-    nodes: Graph | None
-    one_row_an_edge: bool
+    edges: Callable[[int | None], Iterator[Pairs]]
+    num_nodes: int | None
+    row_is: RowIs
     features: FeatureRows | None = None
+    labels: NDArray[Any] | None = None
+    split: Parts | None = None
+    names: NDArray[Any] | None = None
+    count: Callable[[], int | None] = lambda: None
+    text: Path | None = None
     path: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_nodes is None:
+            return
+        with self.reading():
+            n = checked_size(self.num_nodes)
+            for name, check in (("labels", checked_labels), ("split", checked_split), ("names", checked_names)):
+                if getattr(self, name) is not None:
+                    object.__setattr__(self, name, check(getattr(self, name), n))
 
     def reading(self) -> AbstractContextManager[None]:
         """Where a fault of the graph as a whole is told: the sentence begins with the name of the file."""
         return nullcontext() if self.path is None else reading(self.path)
 
 
-def bare_graph(
-    n: int, *, labels: ArrayLike | None = None, split: Split | None = None, names: ArrayLike | None = None
-) -> Graph:
-    """A graph of nodes alone, whose labels, split and names `as_graph` has checked."""
-    return as_graph((np.zeros((2, 0), np.int64), n), labels=labels, split=split, names=names)
+@dataclass(frozen=True, eq=False)
+class GraphArrays:
+    """All of a graph, as writers take it; its fields are those of `Graph`, with the parts of the split in a tuple."""
+
+    adjacency: sp.csr_array
+    features: Rows | None = None
+    labels: NDArray[np.int64] | None = None
+    split: Parts | None = None
+    names: NDArray[Any] | None = None
 
 
-def checked_pairs(heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[Any] | None, n: int | None) -> Chunk:
-    """Pairs as a chunk, if `build_adjacency` would take them; n of None when their ends are names."""
-    if weights is not None:
-        with np.errstate(over="ignore", under="ignore"):
-            narrow = weights.astype(np.float32)
-        lost = (narrow == 0) & (weights != 0)
-        if not (np.isfinite(narrow).all() and (narrow >= 0).all()) or lost.any():
-            build_adjacency(np.zeros_like(weights, int), np.zeros_like(weights, int), weights, 1, True)  # it says why
-        weights = None if (narrow == 1).all() else narrow
-    if n is not None:
-        outside = any(ends.size and not (ends.min() >= 0 and ends.max() < n) for ends in (heads, tails))
-        if outside:
-            build_adjacency(heads, tails, np.ones(len(heads)), n, True)  # it says which
-    return heads.astype(np.int64, copy=False), tails.astype(np.int64, copy=False), weights
-
-
-def checked_rows(rows: Any) -> Rows:
-    """Rows of features, if `as_graph` would take them."""
-    checked: Rows = as_graph((np.zeros((2, 0), np.int64), rows.shape[0]), features=rows).features
-    return checked
-
-
-def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[np.int64]:
-    """The row of each of the entries `begin` to `end` of a CSR matrix."""
+def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
+    """The row of each of the entries `begin` to `end` of a CSR matrix, in 32 bits where these will do."""
     first = int(np.searchsorted(starts, begin, side="right")) - 1
     last = int(np.searchsorted(starts, end, side="left"))
-    return np.repeat(np.arange(first, last), np.diff(np.clip(starts[first : last + 1], begin, end)))
+    kind = np.int32 if len(starts) < 2**31 else np.int64
+    return np.repeat(np.arange(first, last, dtype=kind), np.diff(np.clip(starts[first : last + 1], begin, end)))
+
+
+def rows_of(features: Rows) -> FeatureRows:
+    """Features in memory, which have been checked."""
+    n, width = features.shape
+
+    def rows(at_once: int | None) -> Iterator[Rows]:
+        if at_once is None:
+            yield features
+            return
+        step = max(1, at_once // max(1, width))
+        for begin in range(0, n, step):
+            yield features[begin : begin + step]
+
+    sparse = sp.issparse(features)
+    nbytes = 8 * sp.csr_array(features).nnz + 4 * n if sparse else 4 * n * width
+    return FeatureRows(width=width, sparse=sparse, nbytes=nbytes, rows=rows)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.graph.graph import Graph, as_graph
+from garnet.io.checks import RowIs, checked_pairs
+from garnet.io.edge_source import EdgeSource, GraphArrays
 from garnet.io.limits import require_plausible
-from garnet.io.text import parse_table
+from garnet.io.text import parse_table, read_text, reading
+
+Triple = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]
+"""The row, the column and the number of each entry; None if all numbers are one."""
 
 _BANNER = re.compile(
     rb"%%matrixmarket +matrix +(coordinate|array) +([a-z-]+) +([a-z-]+)[ \t\r]*\n"
@@ -21,11 +25,20 @@ _BANNER = re.compile(
 )
 
 
-def read_matrix_market(data: bytes, symmetrize: bool) -> Graph:
-    """Read a square matrix of real numbers, integers or a pattern, general or symmetric.
+def open_matrix_market(path: Path) -> EdgeSource:
+    """A square matrix of real numbers, integers or a pattern, general or symmetric; read at once, and whole.
 
     Not by SciPy's `mmread`, which crashes the interpreter on some malformed files.
     """
+    with reading(path):
+        n, mirrored, entries = _read(read_text(path))
+        pairs = checked_pairs(*entries, n)
+    row_is: RowIs = "edge" if mirrored else "direction"
+    return EdgeSource(edges=lambda _: iter([pairs]), num_nodes=n, row_is=row_is, path=path)
+
+
+def _read(data: bytes) -> tuple[int, bool, Triple]:
+    """The size of a matrix, whether an entry stands for its mirror image too, and the entries."""
     if not (header := _BANNER.match(data)):
         raise GraphError("it does not begin with a header such as '%%MatrixMarket matrix coordinate real general'.")
     layout, field, symmetry = (header[i].lower() for i in (1, 2, 3))
@@ -45,25 +58,23 @@ def read_matrix_market(data: bytes, symmetrize: bool) -> Graph:
     require_plausible(rows, stored, "rows")
 
     try:
+        body = data[header.end() :]
         if layout == b"coordinate":
-            matrix = _coordinate(data[header.end() :], rows, stored, "i8,i8" if field == b"pattern" else "i8,i8,f8")
-        else:
-            matrix = _array(data[header.end() :], rows, stored, mirrored)
+            return rows, mirrored, _coordinate(body, rows, stored, weighted=field != b"pattern")
+        return rows, mirrored, _array(body, rows, stored, mirrored)
     except ValueError as error:
         raise GraphError(f"its entries are malformed: {' '.join(str(error).split())}.") from error
-    return as_graph(matrix, symmetrize=symmetrize or mirrored)
 
 
-def _coordinate(body: bytes, n: int, stored: int, dtype: str) -> sp.coo_array:
-    table = _entries(body, stored, dtype)
+def _coordinate(body: bytes, n: int, stored: int, *, weighted: bool) -> Triple:
+    table = _entries(body, stored, "i8,i8,f8" if weighted else "i8,i8")
     rows, cols = table["f0"], table["f1"]
-    weights = table["f2"] if "f8" in dtype else np.ones(stored)
     if stored and (min(rows.min(), cols.min()) < 1 or max(rows.max(), cols.max()) > n):
         raise ValueError(f"an index lies outside of 1 to {n}")
-    return sp.coo_array((weights, (rows - 1, cols - 1)), shape=(n, n))
+    return rows - 1, cols - 1, table["f2"] if weighted else None
 
 
-def _array(body: bytes, n: int, stored: int, mirrored: bool) -> sp.coo_array:
+def _array(body: bytes, n: int, stored: int, mirrored: bool) -> Triple:
     """Of all entries, which come column by column, those that are not zero; of a symmetric matrix the lower half."""
     values = _entries(body, stored, "f8")
     if values.ndim != 1:
@@ -75,7 +86,7 @@ def _array(body: bytes, n: int, stored: int, mirrored: bool) -> sp.coo_array:
         rows = places - starts[cols] + cols
     else:
         cols, rows = np.divmod(places, max(n, 1))
-    return sp.coo_array((values[places], (rows, cols)), shape=(n, n))
+    return rows, cols, values[places]
 
 
 def _entries(body: bytes, stored: int, dtype: str) -> NDArray[Any]:
@@ -85,7 +96,7 @@ def _entries(body: bytes, stored: int, dtype: str) -> NDArray[Any]:
     return table
 
 
-def write_matrix_market(graph: Graph, stream: BinaryIO) -> None:
+def write_matrix_market(graph: GraphArrays, stream: BinaryIO) -> None:
     """Write the adjacency as a symmetric coordinate matrix, its weights in as many digits as make them exact."""
     from scipy.io import mmwrite
 

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, BinaryIO, Literal, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.archive import Archive
+from garnet.io.checks import Pairs, Parts, checked_features, checked_pairs
+from garnet.io.edge_source import EdgeSource, FeatureRows, GraphArrays, Rows, rows_between
 from garnet.io.limits import require_plausible
+from garnet.io.text import reading
 
 Layout = Literal["benchmark", "csr", "csc", "coo"]
 """That of the gnn-benchmark collection, or a format of SciPy's."""
 
-_PARTS = ("train", "val", "test")
-# Proving an adjacency symmetric holds its entries about five times over; everything else is copied once at most.
-_ADJACENCY_COPIES = 5
+_PARTS = ("idx_train", "idx_val", "idx_test")
+# Proving an adjacency symmetric holds its entries about five times over; features are copied once at most.
+_ADJACENCY_COPIES, _FEATURE_COPIES = 5, 2
 
 
-def read_npz(path: Path, symmetrize: bool) -> Graph:
-    """Read either layout; arrays that belong to neither are ignored and never read."""
-    with Archive(path) as archive:
-        layout = layout_of(archive)
-        if layout == "benchmark":
-            return _read_benchmark(archive, symmetrize)
+def open_npz(path: Path) -> EdgeSource:
+    """Either layout; arrays that belong to neither are ignored and never read."""
+    with reading(path), Archive(path) as archive:
+        layout = _layout_of(archive)
         if layout == "coo":
-            return as_graph(_coo(archive), symmetrize=symmetrize)
-        matrix = _csr(archive, "", copies=_ADJACENCY_COPIES)
-        return as_graph(matrix if layout == "csr" else matrix.T, symmetrize=symmetrize)
+            n, count, edges = _listed(path, archive)
+        else:
+            prefix = "adj_" if layout == "benchmark" else ""
+            n, count, edges = _compressed(path, archive, prefix, by_columns=layout == "csc")
+        nodes = _nodes(path, archive, n) if layout == "benchmark" else {}
+        return EdgeSource(edges=edges, num_nodes=n, row_is="direction", count=lambda: count, path=path, **nodes)
 
 
-def write_npz(graph: Graph, path: Path, others: Mapping[str, NDArray[Any]] | None = None) -> None:
+def write_npz(graph: GraphArrays, stream: BinaryIO, others: Mapping[str, NDArray[Any]] | None = None) -> None:
     """Write everything a graph has, in the gnn-benchmark layout, and other arrays beside it."""
     arrays: dict[str, Any] = {**(others or {}), **_csr_arrays("adj", graph.adjacency)}
     if isinstance(graph.features, np.ndarray):
@@ -45,12 +48,10 @@ def write_npz(graph: Graph, path: Path, others: Mapping[str, NDArray[Any]] | Non
     if graph.labels is not None:
         arrays["labels"] = graph.labels
     if graph.split is not None:
-        arrays |= {f"idx_{part}": getattr(graph.split, part) for part in _PARTS}
+        arrays |= dict(zip(_PARTS, graph.split, strict=True))
     if graph.names is not None:
         arrays["names"] = graph.names
-    # Given a stream, NumPy does not append its own ending to the temporary name.
-    with path.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+    np.savez_compressed(stream, **arrays)
 
 
 def _csr_arrays(prefix: str, matrix: sp.csr_array) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _csr_arrays(prefix: str, matrix: sp.csr_array) -> dict[str, Any]:
     return {f"{prefix}_{piece}": array for piece, array in pieces.items()}
 
 
-def layout_of(archive: Archive) -> Layout:
+def _layout_of(archive: Archive) -> Layout:
     """How the adjacency is kept; a layout that `load_graph` does not know is refused.
 
     In the benchmark's layout the names of its arrays begin with `adj_`; in SciPy's they have no such prefix.
@@ -80,7 +81,106 @@ def layout_of(archive: Archive) -> Layout:
     return cast(Layout, layout)
 
 
-def compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
+def _listed(path: Path, archive: Archive) -> tuple[int, int, Callable[[int | None], Iterator[Pairs]]]:
+    """Size, number of entries, and the entries of an adjacency matrix in coo format."""
+    n, _ = _shape(archive, "")
+    (count,) = archive.header("data", ndim=1).shape
+    for name in ("row", "col"):
+        _require_length(archive, name, count, "one for each entry")
+    require_plausible(n, count, "nodes")
+    names = ("row", "col", "data")
+    archive.require_memory(names, times=0)
+
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        with reading(path), Archive(path) as archive:
+            archive.require_memory(names, times=_ADJACENCY_COPIES if at_once is None else 0)
+            for rows, cols, values in zip(*(archive.pieces(name, at_once) for name in names), strict=True):
+                heads, tails = _checked_places(rows, "row", n), _checked_places(cols, "col", n)
+                yield checked_pairs(heads, tails, _narrowed(values), n)
+
+    return n, count, edges
+
+
+def _compressed(
+    path: Path, archive: Archive, prefix: str, *, by_columns: bool
+) -> tuple[int, int, Callable[[int | None], Iterator[Pairs]]]:
+    """Size, number of entries, and the entries of an adjacency matrix in csr or csc format."""
+    n, _, count = _compressed_size(archive, prefix)
+
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        with reading(path), Archive(path) as archive:
+            copies = _ADJACENCY_COPIES if at_once is None else 0
+            starts = _starts(archive, prefix, count, copies)
+            for begin, places, values in _entries(archive, prefix, n, at_once):
+                rows = rows_between(starts, begin, begin + len(places))
+                heads, tails = (places, rows) if by_columns else (rows, places)
+                yield checked_pairs(heads, tails, values, n)
+
+    return n, count, edges
+
+
+def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
+    """Features, labels, split and names in the benchmark's layout, as `EdgeSource` has them."""
+    features = None
+    if "attr_matrix" in archive:
+        features = _dense_features(path, archive, n)
+    elif "attr_indptr" in archive:
+        features = _sparse_features(path, archive, n)
+    split: Parts | None = None
+    if any(name in archive for name in _PARTS):
+        nobody = np.zeros(0, dtype=np.int64)
+        train, val, test = (archive.read(name, "iu", ndim=1) if name in archive else nobody for name in _PARTS)
+        split = train, val, test
+    return {
+        "features": features,
+        "labels": archive.read("labels", ndim=1) if "labels" in archive else None,
+        "split": split,
+        "names": archive.read("names", "iuU", ndim=1) if "names" in archive else None,
+    }
+
+
+def _dense_features(path: Path, archive: Archive, n: int) -> FeatureRows:
+    header = archive.header("attr_matrix", ndim=2)
+    _require_rows(header.shape, n)
+    archive.require_memory(["attr_matrix"], times=0)
+    width = header.shape[1]
+
+    def rows(at_once: int | None) -> Iterator[Rows]:
+        with reading(path), Archive(path) as archive:
+            if at_once is None or not n * width:
+                yield checked_features(archive.read("attr_matrix"), n)
+                return
+            for piece in archive.pieces("attr_matrix", max(1, at_once // width) * width):
+                yield checked_features(piece.reshape(-1, width), len(piece) // width)
+
+    return FeatureRows(width=width, sparse=False, nbytes=4 * n * width, rows=rows, by_columns=header.fortran)
+
+
+def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
+    found, width, count = _compressed_size(archive, "attr_")
+    _require_rows((found, width), n)
+
+    def rows(at_once: int | None) -> Iterator[Rows]:
+        with reading(path), Archive(path) as archive:
+            starts = _starts(archive, "attr_", count, _FEATURE_COPIES if at_once is None else 0)
+            done = 0
+            rest: tuple[NDArray[Any], ...] = ()
+            for begin, *piece in _entries(archive, "attr_", width, at_once):
+                columns, data = map(np.concatenate, zip(rest, piece, strict=True)) if rest else piece
+                # Rows end anywhere in a piece; what begins after the last end waits for the next piece.
+                last = int(np.searchsorted(starts, begin + len(piece[0]), side="right")) - 1
+                here = starts[done : last + 1] - starts[done]
+                cut = int(here[-1])
+                block = sp.csr_array((data[:cut], columns[:cut], here), shape=(last - done, width))
+                yield checked_features(block, last - done)
+                done, rest = last, (columns[cut:], data[cut:])
+            if done < n:
+                yield sp.csr_array((n - done, width), dtype=np.float32)
+
+    return FeatureRows(width=width, sparse=True, nbytes=8 * count + 4 * n, rows=rows)
+
+
+def _compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
     """Rows, columns and entries of a csr or csc matrix whose arrays all have the lengths that go with these.
 
     Only headers are read. The matrix of the prefix `attr_` may have any shape; all others must be square.
@@ -90,21 +190,13 @@ def compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
     _require_length(archive, f"{prefix}indices", entries, "one for each entry")
     _require_length(archive, f"{prefix}indptr", rows + 1, "one more than there are rows")
     require_plausible(columns, entries, "columns")
+    archive.require_memory([f"{prefix}{piece}" for piece in ("data", "indices", "indptr")], times=0)
     return rows, columns, entries
 
 
-def listed_size(archive: Archive) -> tuple[int, int]:
-    """Rows, which are as many as columns, and entries of a coo matrix whose arrays have the lengths of these."""
-    n, _ = _shape(archive, "")
-    (entries,) = archive.header("data", ndim=1).shape
-    for name in ("row", "col"):
-        _require_length(archive, name, entries, "one for each entry")
-    require_plausible(n, entries, "nodes")
-    return n, entries
-
-
-def read_starts(archive: Archive, prefix: str, entries: int) -> NDArray[np.int64]:
-    """Where each row of a compressed matrix begins among its entries, and where the last ends."""
+def _starts(archive: Archive, prefix: str, entries: int, copies: int) -> NDArray[np.int64]:
+    """Where each row of a compressed matrix begins, if memory holds so many copies of the matrix."""
+    archive.require_memory([f"{prefix}{piece}" for piece in ("data", "indices", "indptr")], times=copies)
     name = f"{prefix}indptr"
     starts = archive.read(name, "iu")
     if starts[0] != 0 or starts[-1] != entries or (starts[1:] < starts[:-1]).any():
@@ -112,57 +204,15 @@ def read_starts(archive: Archive, prefix: str, entries: int) -> NDArray[np.int64
     return starts.astype(np.int64, copy=False)
 
 
-def read_nodes(archive: Archive) -> tuple[NDArray[Any] | None, Split | None, NDArray[Any] | None]:
-    """Labels, split and names in the benchmark's layout, each None if it is not there, for `as_graph` to check."""
-    labels = archive.read("labels", ndim=1) if "labels" in archive else None
-    names = archive.read("names", "iuU", ndim=1) if "names" in archive else None
-    parts = {part: f"idx_{part}" for part in _PARTS}
-    if not any(name in archive for name in parts.values()):
-        return labels, None, names
-    nobody = np.zeros(0, dtype=np.int64)
-    split = Split(*(archive.read(name, "iu", ndim=1) if name in archive else nobody for name in parts.values()))
-    return labels, split, names
-
-
-def checked_places(places: NDArray[Any], name: str, bound: int) -> NDArray[Any]:
-    """Some indices out of the array of that name, if all are from 0 to bound - 1."""
-    if places.size and (places.min() < 0 or places.max() >= bound):
-        bad = places[(places < 0) | (places >= bound)][0]
-        raise GraphError(f"its array '{name}' has the index {bad}, outside of 0 to {bound - 1}.")
-    return places
-
-
-def narrowed(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers in 32 bits; those too large for that become infinite, which `as_graph` refuses."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32, copy=False)
-
-
-def _read_benchmark(archive: Archive, symmetrize: bool) -> Graph:
-    adjacency = _csr(archive, "adj_", copies=_ADJACENCY_COPIES)
-    features: Any = None
-    if "attr_matrix" in archive:
-        features = archive.read("attr_matrix", ndim=2)
-    elif "attr_indptr" in archive:
-        features = _csr(archive, "attr_", copies=2)
-    labels, split, names = read_nodes(archive)
-    return as_graph(adjacency, features=features, labels=labels, split=split, names=names, symmetrize=symmetrize)
-
-
-def _csr(archive: Archive, prefix: str, *, copies: int) -> sp.csr_array:
-    """A CSR matrix whose every index has been checked, because SciPy's own code trusts them."""
-    rows, columns, entries = compressed_size(archive, prefix)
-    archive.require_memory([f"{prefix}{piece}" for piece in ("data", "indices", "indptr")], times=copies)
-    starts = read_starts(archive, prefix, entries)
-    values, places = narrowed(archive.read(f"{prefix}data")), _places(archive, f"{prefix}indices", columns)
-    return sp.csr_array((values, places, starts), shape=(rows, columns))
-
-
-def _coo(archive: Archive) -> sp.coo_array:
-    n, _ = listed_size(archive)
-    archive.require_memory(("data", "row", "col"), times=_ADJACENCY_COPIES)
-    places = _places(archive, "row", n), _places(archive, "col", n)
-    return sp.coo_array((narrowed(archive.read("data")), places), shape=(n, n))
+def _entries(
+    archive: Archive, prefix: str, bound: int, at_once: int | None
+) -> Iterator[tuple[int, NDArray[Any], NDArray[np.float32]]]:
+    """The number of its first entry, and the indices and data, of each piece of a compressed matrix."""
+    indices, data = f"{prefix}indices", f"{prefix}data"
+    begin = 0
+    for places, values in zip(archive.pieces(indices, at_once), archive.pieces(data, at_once), strict=True):
+        yield begin, _checked_places(places, indices, bound), _narrowed(values)
+        begin += len(places)
 
 
 def _shape(archive: Archive, prefix: str) -> tuple[int, int]:
@@ -184,6 +234,20 @@ def _require_length(archive: Archive, name: str, length: int, meaning: str) -> N
         raise GraphError(f"its array '{name}' has {found} numbers but must have {length}, {meaning}.")
 
 
-def _places(archive: Archive, name: str, bound: int) -> NDArray[Any]:
-    places = checked_places(archive.read(name, "iu"), name, bound)
+def _require_rows(shape: tuple[int, ...], n: int) -> None:
+    if shape[0] != n:
+        raise GraphError(f"Features must have shape ({n}, d), a row for each node. Got {tuple(shape)} instead.")
+
+
+def _checked_places(places: NDArray[Any], name: str, bound: int) -> NDArray[Any]:
+    """Indices out of the array of that name, if all are from 0 to bound - 1; SciPy's own code trusts them."""
+    if places.size and (places.min() < 0 or places.max() >= bound):
+        bad = places[(places < 0) | (places >= bound)][0]
+        raise GraphError(f"its array '{name}' has the index {bad}, outside of 0 to {bound - 1}.")
     return places.astype(np.int32 if bound < 2**31 else np.int64, copy=False)
+
+
+def _narrowed(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers in 32 bits; those too large for that become infinite, which no graph may have."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32, copy=False)

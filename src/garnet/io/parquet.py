@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph.graph import Graph
-from garnet.io.edge_list import HEADERS, LONGEST_NAME, listed_graph
+from garnet.io.checks import Pairs, checked_pairs
+from garnet.io.edge_list import HEADERS, LONGEST_NAME
+from garnet.io.edge_source import EdgeSource
 from garnet.io.limits import require_memory, require_plausible, require_unfolding
 from garnet.io.text import reading
-
-Piece = tuple[Path, Any, Any, NDArray[Any] | None]
-"""A file, the ends of some of its rows, arrays of integers or lists of texts, and weights; None if it has none."""
 
 NUM_NODES = b"garnet:num_nodes"
 """A key of the schema's metadata: the number of nodes, in digits, where nodes are known by numbers from 0 on."""
@@ -32,70 +29,57 @@ _AT_ONCE = 1 << 20
 _INDEX = re.compile(r"__index_level_\d+__")  # which pandas writes beside the columns of a table
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParquetList:
-    """A list of edges in Parquet whose rows have not been read.
+class _Header(NamedTuple):
+    """What the end of a file tells.
 
     Attributes:
-        files: the parts in the order of their names, or the one file.
-        columns: of the two ends and, if there are three, of weights; the same in all parts.
-        num_rows: of all parts.
-        num_nodes: where the metadata give it, which all parts then do alike; None where the ends are names.
-        texts: whether these are texts.
+        columns: of the two ends and, if there are three, of weights.
+        num_rows: of the file.
+        num_nodes: where the metadata give it; None where the ends are names.
+        names_are: "integer" or "text"; None if there are none.
     """
 
-    files: tuple[Path, ...]
     columns: tuple[str, ...]
     num_rows: int
     num_nodes: int | None
-    texts: bool
+    names_are: str | None
 
-    @classmethod
-    def open(cls, path: Path) -> ParquetList:
-        """What the ends of the files, where Parquet has its headers, tell.
 
-        Ends are in the columns source, target (or src, dst and so on), or else in the first two; weights in the column
-        weight, or in the third of three.
+def open_parquet(path: Path) -> EdgeSource:
+    """A list of edges, by the rules that `load_graph` states; only the ends of the files are read now.
 
-        Raises:
-            GraphError: a file is not a whole Parquet file, has no such columns, or other ones than those before it.
-            MissingExtra: pyarrow is not installed.
-        """
-        with reading(path):
-            files = parts_of(path)
-        found = [_header(file) for file in files]
-        columns, _, num_nodes, _ = found[0]
-        named = [(file.name, kind) for file, (*_, kind) in zip(files, found, strict=True) if kind]
-        for file, (others, _, number, kind) in zip(files, found, strict=True):
-            with reading(file):
-                if others != columns:
-                    raise GraphError(
-                        f"its columns are {', '.join(others)} where those of {files[0].name} are {', '.join(columns)}."
-                    )
-                if kind and kind != named[0][1]:
-                    raise GraphError(f"it names nodes by {kind}s where {named[0][0]} names them by {named[0][1]}s.")
-                if number != num_nodes:
-                    raise GraphError(f"it gives the number of nodes as {number} where {files[0].name} has {num_nodes}.")
-        num_rows = sum(rows for _, rows, _, _ in found)
-        with reading(path):
-            require_plausible(num_nodes or 0, num_rows, "nodes")
-        texts = bool(named) and named[0][1] == "text"
-        return cls(files=files, columns=columns, num_rows=num_rows, num_nodes=num_nodes, texts=texts)
+    Ends are in the columns source, target (or src, dst and so on), or else in the first two; weights in the column
+    weight, or in the third of three.
 
-    def pieces(self, at_once: int, *, only_integers: bool) -> Iterator[Piece]:
-        """The rows, at most so many at a time, each piece with the file that it is in.
+    Raises:
+        GraphError: a file is not a whole Parquet file, has no such columns, or other ones than those before it.
+        MissingExtra: pyarrow is not installed.
+    """
+    with reading(path):
+        files = parts_of(path)
+    headers = [_header(file) for file in files]
+    _require_alike(files, headers)
+    columns, _, n, _ = headers[0]
+    num_rows = sum(header.num_rows for header in headers)
+    with reading(path):
+        require_plausible(n or 0, num_rows, "nodes")
+    texts = any(header.names_are == "text" for header in headers)
 
-        Args:
-            at_once: rows of a piece, at most.
-            only_integers: refuse names that are texts, which come as lists.
-        """
-        for file in self.files:
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        if at_once is None:
+            with reading(path):
+                require_memory(_BYTES_A_ROW * num_rows, "it")
+        for file in files:
             # Texts stay in the dictionary in which each of them is kept once, however many rows name it.
-            with _opened(file, self.columns[:2] if self.texts else ()) as rows:
-                for batch in rows.iter_batches(batch_size=at_once, columns=list(self.columns), use_threads=False):
-                    heads, tails = (_names(batch.column(name), name, only_integers) for name in self.columns[:2])
-                    weights = [_weights(batch.column(name), name) for name in self.columns[2:]]
-                    yield file, heads, tails, weights[0] if weights else None
+            with _opened(file, columns[:2] if texts else ()) as rows:
+                batches = rows.iter_batches(batch_size=at_once or _AT_ONCE, columns=list(columns), use_threads=False)
+                for batch in batches:
+                    only_integers = at_once is not None or n is not None
+                    heads, tails = (_names(batch.column(name), name, only_integers) for name in columns[:2])
+                    weights = _weights(batch.column(columns[2]), columns[2]) if columns[2:] else None
+                    yield checked_pairs(heads, tails, weights, n)
+
+    return EdgeSource(edges=edges, num_nodes=n, row_is="either", count=lambda: num_rows, path=path)
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
@@ -106,27 +90,27 @@ def parts_of(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(parts))
 
 
-def read_parquet(path: Path, symmetrize: bool) -> Graph:
-    """Read a list of edges by the rules that `load_graph` states for those in text."""
-    found = ParquetList.open(path)
-    with reading(path):
-        require_memory(_BYTES_A_ROW * found.num_rows, "it")
-    pieces = list(found.pieces(_AT_ONCE, only_integers=found.num_nodes is not None))
-    heads, tails = ([piece[end] for piece in pieces] for end in (1, 2))
-    weights = [np.ones(len(piece[1])) if piece[3] is None else piece[3].astype(np.float64) for piece in pieces]
-    with reading(path):
-        columns = _joined(heads), _joined(tails), np.concatenate([np.zeros(0), *weights])
-        return listed_graph(columns, symmetrize, found.num_nodes, texts_stay=True)
+def _require_alike(files: tuple[Path, ...], headers: list[_Header]) -> None:
+    """Refuse a file that has other columns than the first, other names, or another number of nodes."""
+    first = headers[0]
+    named = [(file.name, header.names_are) for file, header in zip(files, headers, strict=True) if header.names_are]
+    for file, (columns, _, num_nodes, kind) in zip(files, headers, strict=True):
+        with reading(file):
+            if columns != first.columns:
+                raise GraphError(
+                    f"its columns are {', '.join(columns)} where those of {files[0].name} are "
+                    f"{', '.join(first.columns)}."
+                )
+            if kind and kind != named[0][1]:
+                raise GraphError(f"it names nodes by {kind}s where {named[0][0]} names them by {named[0][1]}s.")
+            if num_nodes != first.num_nodes:
+                raise GraphError(
+                    f"it gives the number of nodes as {num_nodes} where {files[0].name} has {first.num_nodes}."
+                )
 
 
-def _joined(pieces: list[Any]) -> Any:
-    """One array of integers, or one list of texts."""
-    if any(isinstance(piece, list) for piece in pieces):
-        return [name for piece in pieces for name in piece]
-    return np.concatenate([np.zeros(0, np.int64), *pieces])
-
-
-def _names(column: Any, name: str, only_integers: bool) -> Any:
+def _names(column: Any, name: str, only_integers: bool) -> NDArray[Any]:
+    """Integers, or Python's texts."""
     _require_values(column, name)
     kind = _kind(column.type)
     if kind == "text" and not only_integers:
@@ -136,9 +120,10 @@ def _names(column: Any, name: str, only_integers: bool) -> Any:
         places = column.indices.to_numpy(zero_copy_only=False)
         if places.size and not (places.min() >= 0 and places.max() < len(texts)):
             raise GraphError(f"its column '{name}' is damaged.")
-        return [texts[place] for place in places.tolist()]
+        names: NDArray[Any] = np.array(texts, np.object_)[places]
+        return names
     if kind == "integer":
-        numbers = column.to_numpy(zero_copy_only=False)
+        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if numbers.dtype.kind == "i" or numbers.max(initial=0) < 2**63:
             return numbers.astype(np.int64, copy=False)
     raise _no_names(column.type, name)
@@ -173,8 +158,7 @@ def _kind(arrow_type: Any) -> str | None:
     return "text" if types.is_string(arrow_type) or types.is_large_string(arrow_type) else None
 
 
-def _header(file: Path) -> tuple[tuple[str, ...], int, int | None, str | None]:
-    """The columns that count, the number of rows, that of nodes if it is there, and what names are if there are any."""
+def _header(file: Path) -> _Header:
     with _opened(file) as rows:
         schema, facts = rows.schema_arrow, rows.metadata
         number = (schema.metadata or {}).get(NUM_NODES)
@@ -185,7 +169,7 @@ def _header(file: Path) -> tuple[tuple[str, ...], int, int | None, str | None]:
         # Of a single column the metadata must not be asked: where those are malformed, Arrow ends the process.
         held = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         require_unfolding(held + _BYTES_OF_A_ROW * facts.num_rows, file.stat().st_size, "it")
-        return columns, facts.num_rows, None if number is None else int(number), kind
+        return _Header(columns, facts.num_rows, None if number is None else int(number), kind)
 
 
 def _kind_of_names(schema: Any, columns: tuple[str, ...]) -> str:

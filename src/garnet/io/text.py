@@ -21,23 +21,32 @@ from garnet.io.limits import require_text
 TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""With which some programs begin a text."""
+
+_CANNOT_READ = "Cannot read"
 _CHUNK = 1 << 20
 _BLANK_LINES = re.compile(rb"\n[\r\n]+")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into one sentence that begins with its name."""
+    """Turn whatever goes wrong while a file is read into one sentence that begins with its name.
+
+    Inside of another, as for a file of a folder, it is the inner one's name that is told.
+    """
     try:
         yield
         return
     except GraphError as error:
         reason = str(error)
+        if reason.startswith(_CANNOT_READ):
+            raise
     except OSError as error:
         reason = f"{error.strerror or ' '.join(str(error).split())}."
     except MemoryError:
         reason = "it does not fit in memory."
-    raise GraphError(f"Cannot read {path}: {reason[:1].lower()}{reason[1:]}")
+    raise GraphError(f"{_CANNOT_READ} {path}: {reason[:1].lower()}{reason[1:]}")
 
 
 def read_text(path: Path) -> bytes:
@@ -67,6 +76,41 @@ def read_chunks(path: Path, size: int) -> Iterator[bytes]:
             if zipped:
                 require_text(unfolded, packed)
             yield chunk
+
+
+def read_lines(path: Path, size: int, longest: int) -> Iterator[tuple[int, bytes]]:
+    """The text in pieces of whole lines, of about so many bytes, each with the number of its first line.
+
+    Lines end with a line feed, a carriage return or both; a byte order mark is left out.
+
+    Args:
+        path: the file, which `read_chunks` reads.
+        size: bytes of a piece; one that ends within a line waits for the rest of it.
+        longest: bytes that a line may have.
+
+    Raises:
+        GraphError: a line is longer.
+    """
+    line, rest, begun = 1, b"", False
+    for chunk in read_chunks(path, size):
+        text = rest + chunk
+        if not begun and len(text) >= len(BYTE_ORDER_MARK):
+            text, begun = text.removeprefix(BYTE_ORDER_MARK), True
+        # A carriage return at the very end may be the first half of the end of a line.
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
+        if not end and len(text) > longest:
+            raise GraphError(f"it has a line of more than {longest} characters.")
+        rest = text[end:]
+        if end:
+            yield line, text[:end]
+            line += line_breaks(text[:end])
+    if rest:
+        yield line, rest
+
+
+def line_breaks(text: bytes) -> int:
+    """How many lines end in a text, with a line feed, a carriage return or both."""
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 @contextmanager

@@ -14,21 +14,22 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GarnetError, GraphError, ParameterError
-from garnet.graph.graph import Graph
-from garnet.io.edge_source import Chunk, EdgeSource, FeatureRows, bare_graph
+from garnet.graph.files import open_source
+from garnet.graph.graph import Graph, Split
+from garnet.io.checks import Pairs, checked_names, proper_pairs, require_undirected, same_weights
+from garnet.io.edge_source import EdgeSource, FeatureRows, Rows
 from garnet.io.failures import writing
 from garnet.io.identity import digest_of
 from garnet.io.marker import is_exchanging
 from garnet.io.publish import publish_folder
 from garnet.io.removal import remove
 from garnet.io.scratch import Scratch
-from garnet.io.sources import open_source
 from garnet.io.targets import require_folder
 from garnet.places.delivery import describe, require_free
 from garnet.places.edge_sort import Counter, Spool
 from garnet.places.journal import identity
 from garnet.places.tile_writer import finish, write_features, write_strip
-from garnet.places.tiles import MANIFEST, Rows, TiledGraph
+from garnet.places.tiles import MANIFEST, TiledGraph
 from garnet.progress import Progress, Step
 
 _UNFINISHED = "unfinished"
@@ -125,18 +126,18 @@ def lay_tiles(
         spool = Spool(folder / _UNFINISHED, chunk=max(1, min(_LARGEST_CHUNK, memory >> 11)))
     try:
         say("read edges")
-        nodes, counts = _read(opened, spool, memory)
+        names, counts = _read(opened, spool, memory)
         if callable(parts):
             parts = parts(len(counts), int(counts.sum()) // 2)
         bounds = _bounds(counts, spool.weighted, memory, parts, opened.features)
         say("distribute edges")
-        names = nodes.names if opened.nodes is None else None
         for chunk in spool.chunks():
             _distribute(chunk, names, bounds, spool)
         say("sort strips")
         directions = [_sort_strip(spool, folder, i, bounds) for i in range(len(bounds) - 1)]
+        pairs, one_way, differ = (sum(column) for column in zip(*directions, strict=True))
         with opened.reading():
-            _require_undirected(directions, symmetrize, opened.one_row_an_edge)
+            require_undirected(pairs, one_way, bool(differ), "edge" if symmetrize else opened.row_is)
         checks: list[int] = []
         if opened.features is not None:
             say("copy features")
@@ -147,28 +148,31 @@ def lay_tiles(
             feature_width=None if opened.features is None else opened.features.width,
             sparse_features=opened.features is not None and opened.features.sparse,
             feature_checks=checks,
-            labels=nodes.labels,
-            split=nodes.split,
-            names=nodes.names,
+            labels=opened.labels,
+            split=None if opened.split is None else Split(*opened.split),
+            names=opened.names if names is None else names,
         )
     finally:
         spool.remove()
 
 
-def _read(source: EdgeSource, spool: Spool, memory: int) -> tuple[Graph, NDArray[np.int64]]:
-    """Copy all pairs but loops and those of weight zero to disk; the nodes, and how many pairs each is an end of."""
-    counter = Counter(None if source.nodes is None else source.nodes.num_nodes)
+def _read(source: EdgeSource, spool: Spool, memory: int) -> tuple[NDArray[Any] | None, NDArray[np.int64]]:
+    """Copy all pairs but loops and those of weight zero to disk.
+
+    Returns:
+        The names of the nodes, sorted, where the ends of pairs are names other than the nodes' numbers; and how many
+        pairs each node is an end of.
+    """
+    counter = Counter(source.num_nodes)
     _require_room(counter.num_nodes, memory)
     for heads, tails, weights in source.edges(spool.chunk):
-        proper = heads != tails
-        if weights is not None:
-            proper &= weights > 0
+        proper = proper_pairs(heads, tails, weights)
         counter.add(heads, tails, proper)
         _require_room(counter.num_nodes, memory)
         spool.add(heads[proper], tails[proper], None if weights is None else weights[proper])
     names, counts = counter.result()
     with source.reading():
-        return bare_graph(len(counts), names=names) if source.nodes is None else source.nodes, counts
+        return None if names is None else checked_names(names, len(counts)), counts
 
 
 def _require_room(n: int, memory: int) -> None:
@@ -211,7 +215,7 @@ def _bounds(
         wanted = min(n, wanted + max(1, wanted // 4))
 
 
-def _distribute(chunk: Chunk, names: NDArray[Any] | None, bounds: tuple[int, ...], spool: Spool) -> None:
+def _distribute(chunk: Pairs, names: NDArray[Any] | None, bounds: tuple[int, ...], spool: Spool) -> None:
     """Add both directions of each pair to the strips of their rows; a record is row, column, and if it was reversed."""
     heads, tails, weights = chunk
     if names is not None:
@@ -257,7 +261,7 @@ def _sort_strip(spool: Spool, folder: Path, i: int, bounds: tuple[int, ...]) -> 
         there = np.maximum.reduceat(np.where(reverse, 0, weights), groups) if len(groups) else weights
         back = np.maximum.reduceat(np.where(reverse, weights, 0), groups) if len(groups) else weights
         both = given & returned
-        differ = not np.allclose(there[both], back[both], rtol=1e-5, atol=0)
+        differ = not same_weights(there[both], back[both])
         weights = np.maximum(there, back)
     del reverse
     records = records[first]
@@ -267,21 +271,6 @@ def _sort_strip(spool: Spool, folder: Path, i: int, bounds: tuple[int, ...]) -> 
     del records, first
     write_strip(folder, i, bounds, starts, columns, weights)
     return int(given.sum()), int((given & ~returned).sum()), differ
-
-
-def _require_undirected(strips: list[tuple[int, int, bool]], symmetrize: bool, one_row_an_edge: bool) -> None:
-    """The rule of `build_adjacency`, and of lists of edges."""
-    pairs, one_way = sum(strip[0] for strip in strips), sum(strip[1] for strip in strips)
-    if symmetrize or (one_row_an_edge and one_way == pairs):
-        return
-    trouble = f"{one_way} of its {pairs} edges have no reverse edge" if one_way else ""
-    if not one_way and any(strip[2] for strip in strips):
-        trouble = "some edges and their reverse have different weights"
-    if trouble:
-        raise GraphError(
-            f"The graph is directed: {trouble}. Symmetrize it (symmetrize=True, or --symmetrize) to keep every edge in "
-            "both directions."
-        )
 
 
 def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.io.edge_source import Chunk
+from garnet.io.checks import Pairs
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 
@@ -25,14 +25,14 @@ class Spool:
         self.remove()
         folder.mkdir()
 
-    def add(self, heads: NDArray[np.int64], tails: NDArray[np.int64], weights: NDArray[np.float32] | None) -> None:
-        """Keep some pairs."""
+    def add(self, heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[np.float32] | None) -> None:
+        """Keep some pairs, whose ends are any integers."""
         weighted = weights is not None and bool((weights != 1).any())
         self.weighted |= weighted
         self._lengths.append((len(heads), weighted))
-        self.append("pairs", heads, tails, *([weights] if weighted else []))
+        self.append("pairs", heads.astype(np.int64), tails.astype(np.int64), *([weights] if weighted else []))
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Pairs]:
         """The pairs as they were added; their file is removed after the last."""
         place = 0
         for length, weighted in self._lengths:
@@ -77,7 +77,7 @@ class Counter:
         """Nodes that are known so far; of those known by name, some that came last may be missing."""
         return len(self._counts)
 
-    def add(self, heads: NDArray[np.int64], tails: NDArray[np.int64], proper: NDArray[np.bool_]) -> None:
+    def add(self, heads: NDArray[Any], tails: NDArray[Any], proper: NDArray[np.bool_]) -> None:
         """Count the ends of the pairs that are `proper`; the others are only known from then on."""
         if not self._named:
             np.add.at(self._counts, heads[proper], 1)

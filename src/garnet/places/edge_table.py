@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError, MissingExtra
+from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph
 from garnet.io.atomic import atomic_path
-from garnet.io.parquet import NUM_NODES, read_parquet
+from garnet.io.parquet import NUM_NODES
 from garnet.places.row_store import RowStore
 from garnet.places.tiled_scores import kept_of
 from garnet.places.tiles import SPLIT_FILES, TiledGraph
@@ -50,7 +51,7 @@ class EdgeTable:
 
     def to_graph(self) -> Graph:
         """The whole graph in memory; of nodes with names, those that have an edge."""
-        return read_parquet(self.folder, symmetrize=True)
+        return load_graph(self.folder, symmetrize=True)
 
 
 def write_table(

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from garnet.graph.files import open_source
 from garnet.graph.graph import Graph
-from garnet.io.archive import Archive
 from garnet.io.edge_source import EdgeSource
-from garnet.io.ogb import is_ogb, read_size
-from garnet.io.parquet import ParquetList
-from garnet.io.sources import open_source
-from garnet.io.text import reading, unzipping
+from garnet.io.text import unzipping
 from garnet.spectral.spectrum import choose_rank
 
 _SAMPLE = 1 << 22  # bytes of a text that are looked at
@@ -49,42 +46,22 @@ class Extent:
 def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent:
     """The size of what `open_source` reads, by headers, or for lists of edges by a look at their beginning."""
     opened = open_source(source)
-    if isinstance(source, Graph):
-        return _extent(opened, source.num_nodes, source.num_edges, source.num_edges)
-    path = Path(source)
-    with reading(path):
-        if is_ogb(path):
-            count = path / "raw" / "num-edge-list.csv.gz"
-            edges = path / "raw" / "edge.csv.gz"
-            pairs, exact = (read_size(count), True) if count.exists() else _rows_of_text(edges)
-            text = True
-        elif path.suffix.lower() == ".npz":
-            pairs, exact, text = _entries(path), True, False
-        elif path.is_dir() or path.suffix.lower() == ".parquet":
-            pairs, exact, text = ParquetList.open(path).num_rows, True, False
-        else:
-            (pairs, exact), text = _rows_of_text(path), True
-    nodes = opened.nodes.num_nodes if opened.nodes is not None else None
-    if nodes is None:
-        nodes, whole = _named_nodes(opened, pairs)
-        exact = exact and whole
-    once = symmetrize or opened.one_row_an_edge
-    return _extent(opened, nodes, pairs if once else pairs // 2, pairs, text=text, exact=exact)
-
-
-def _extent(
-    source: EdgeSource, nodes: int, edges: int, pairs: int, *, text: bool = False, exact: bool = True
-) -> Extent:
-    labels = None if source.nodes is None else source.nodes.labels
+    exact = True
+    with opened.reading():
+        pairs = opened.count()
+        if pairs is None:
+            pairs, exact = (0, False) if opened.text is None else _rows_of_text(opened.text)
+    nodes, whole = (opened.num_nodes, True) if opened.num_nodes is not None else _named_nodes(opened, pairs)
+    labels, features = opened.labels, opened.features
     return Extent(
         nodes=nodes,
-        edges=edges,
+        edges=pairs if symmetrize or opened.row_is != "direction" else pairs // 2,
         pairs=pairs,
-        features=0 if source.features is None else source.features.width,
-        feature_bytes=0 if source.features is None else source.features.nbytes,
+        features=0 if features is None else features.width,
+        feature_bytes=0 if features is None else features.nbytes,
         classes=0 if labels is None else len(np.unique(labels[labels >= 0])),
-        text=text,
-        exact=exact,
+        text=opened.text is not None,
+        exact=exact and whole,
     )
 
 
@@ -92,13 +69,6 @@ def rank_of(rank: int | str | None, extent: Extent) -> int:
     """The rank that GARNET would take."""
     labels = np.arange(extent.classes) if extent.classes else None
     return choose_rank(rank, extent.nodes, labels)  # type: ignore[arg-type]
-
-
-def _entries(path: Path) -> int:
-    """Entries of the adjacency matrix in an .npz file."""
-    with Archive(path) as archive:
-        name = next(name for name in ("adj_indices", "indices", "row") if name in archive)
-        return int(archive.header(name).shape[0])
 
 
 def _rows_of_text(path: Path) -> tuple[int, bool]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.graph.files import open_source
 from garnet.graph.graph import Graph, as_graph
 from garnet.io.failures import writing
 from garnet.io.identity import digest_of
 from garnet.io.publish import publish, publish_folder
 from garnet.io.scratch import Scratch, forget
-from garnet.io.sources import open_source
 from garnet.io.stamp import stamp, stamp_of
 from garnet.io.targets import require_file, require_folder, require_scratch
 from garnet.machine import __version__, physical_memory
@@ -92,7 +92,7 @@ class Task:
     Attributes:
         place: an `OnDisk`, or an `OnCluster`, which has the same fields.
         method: the purifier.
-        source: what `garnet.io.sources.open_source` reads.
+        source: what `garnet.graph.files.open_source` reads.
         symmetrize: accept a directed graph.
         progress: told of stages.
     """
@@ -241,7 +241,7 @@ class Task:
         opened, folder, run = open_source(self.source), scratch.folder, self.place.run()
         as_table = self.place.output is not None and is_table(Path(self.place.output))
         if as_table:
-            require_writable_table(None if opened.nodes is None else opened.nodes.names)
+            require_writable_table(opened.names)
         cut = cut_of(self.method, 0 if opened.features is None else opened.features.width, self.place.memory)
         cut = replace(cut, least=self.place.parts)
         if isinstance(run, ClusterRun):

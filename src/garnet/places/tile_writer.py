@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -20,9 +19,10 @@ from numpy.typing import NDArray
 from garnet.errors import GarnetError
 from garnet.graph.graph import Split
 from garnet.io.atomic import atomic_path
+from garnet.io.edge_source import Rows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
-from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, Rows, TiledGraph, json_check
+from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, TiledGraph, json_check
 
 _AT_ONCE = 1 << 19
 
@@ -61,14 +61,13 @@ def write_strip(
         name = f"tile-{i}-{j}.bin"
         checks[name] = _write(folder / name, pieces if weights is None else [*pieces, tile.data])
     counts = np.diff(starts).astype(np.int64)
-    degrees, check = _degrees_and_check(bounds[i], starts, columns, weights)
+    degrees = _degrees(starts, weights)
     for name, numbers in ((f"degrees-{i}.bin", degrees), (f"counts-{i}.bin", counts)):
         checks[name] = _write(folder / name, [numbers])
     record = {
         "bounds": list(map(int, bounds)),
         "entries": len(columns),
         "weighted": weights is not None,
-        "check": check,
         "checks": checks,
     }
     _write(folder / f"strip-{i}.json", [np.frombuffer(json.dumps(record).encode(), np.uint8)])
@@ -154,8 +153,6 @@ def _complete(
     for found in (*(record["checks"] for record in records), others):
         checks |= found
     edges = sum(record["entries"] for record in records) // 2
-    check = sum(record["check"] for record in records) % 2**64
-    digest = hashlib.sha256(b"".join(int(part).to_bytes(8, "little") for part in (bounds[-1], edges, check)))
     with writing(folder):
         manifest = {
             "bounds": [int(bound) for bound in bounds],
@@ -163,7 +160,6 @@ def _complete(
             "weighted": any(record["weighted"] for record in records),
             "feature_width": feature_width,
             "sparse_features": sparse_features,
-            "fingerprint": digest.hexdigest()[:16],
             "sizes": {name: (folder / name).stat().st_size for name in checks},
             "checks": checks,
         }
@@ -183,37 +179,20 @@ def _record(path: Path, bounds: Sequence[int]) -> dict[str, Any]:
     return record
 
 
-def _degrees_and_check(
-    first: int, starts: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float32] | None
-) -> tuple[NDArray[np.float64], int]:
-    """The sums of the rows, and a sum over the edges whose second end is the larger of a hash of ends and weight.
-
-    Such sums do not depend on how the graph is cut, and are taken over some rows at a time to need little memory.
-    """
+def _degrees(starts: NDArray[Any], weights: NDArray[np.float32] | None) -> NDArray[np.float64]:
+    """The sums of the rows, taken over some rows at a time to need little memory."""
+    if weights is None:
+        return np.diff(starts).astype(np.float64)
     rows = len(starts) - 1
     degrees = np.zeros(rows)
-    check = 0
     begin = 0
     while begin < rows:
         end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _AT_ONCE, side="right")) - 1)
-        part = slice(int(starts[begin]), int(starts[end]))
         of_row = np.repeat(np.arange(end - begin), np.diff(starts[begin : end + 1]))
-        values = np.ones(len(of_row), np.float32) if weights is None else weights[part]
+        values = weights[int(starts[begin]) : int(starts[end])]
         degrees[begin:end] = np.bincount(of_row, values, minlength=end - begin)
-        heads, tails = (of_row + (first + begin)).astype(np.uint64), columns[part].astype(np.uint64)
-        bits = values.astype(np.float32, copy=False).view(np.uint32).astype(np.uint64)
-        hashes = _mix(_mix(_mix(heads) ^ tails) ^ bits)
-        check += int(hashes[heads < tails].sum(dtype=np.uint64))
         begin = end
-    return degrees, check % 2**64
-
-
-def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A bijection of 64 bits in which each bit depends on all (the finaliser of SplitMix64)."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
+    return degrees
 
 
 def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:

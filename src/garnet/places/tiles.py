@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
+from garnet.graph.fingerprint import fingerprint_of
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.archive import read_npy
+from garnet.io.edge_source import Rows
 from garnet.io.text import reading
 
 MANIFEST = "tiles.json"
 """Written last; a folder without it is unfinished."""
 
-VERSION = 2
+VERSION = 3
 """Of the layout of the files."""
 
 SPLIT_FILES = ("node-train.npy", "node-val.npy", "node-test.npy")
 """In the order of the parts of a `Split`."""
-
-Rows: TypeAlias = "NDArray[np.float32] | sp.csr_array"
-"""Some rows of features, dense or sparse."""
 
 _PIECE = 1 << 20
 
@@ -61,8 +62,6 @@ class TiledGraph:
         num_edges: undirected edges, m.
         weighted: whether any weight is not one.
         feature_width: features of a node; None without any.
-        fingerprint: 16 hex digits that are the same wherever the number of nodes, the edges and their weights are,
-            however they are cut into tiles.
         sizes: bytes of each file.
         checks: CRC-32 of each file.
         sparse_features: whether features are kept as CSR.
@@ -73,7 +72,6 @@ class TiledGraph:
     num_edges: int
     weighted: bool
     feature_width: int | None
-    fingerprint: str
     sizes: dict[str, int] = field(repr=False)
     checks: dict[str, int] = field(repr=False)
     sparse_features: bool = False
@@ -87,6 +85,17 @@ class TiledGraph:
     def parts(self) -> int:
         """Number of parts that the nodes are cut into."""
         return len(self.bounds) - 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the same graph in memory, however it is cut into tiles; all of them are verified and read for it."""
+        self.verify()
+        entries = 2 * self.num_edges
+        return fingerprint_of(
+            (self.num_nodes + 1, self._row_starts(), "<i8"),
+            (entries, (strip.indices for strip in self._strips()), "<i8"),
+            (entries, (strip.data for strip in self._strips()), "<f4"),
+        )
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = False) -> TiledGraph:
@@ -204,16 +213,7 @@ class TiledGraph:
     def to_graph(self) -> Graph:
         """The whole graph in memory, from files that `verify` has found to be what was written."""
         self.verify()
-        rows, columns, weights = [], [], []
-        for i, first in enumerate(self.bounds[:-1]):
-            for j, second in enumerate(self.bounds[:-1]):
-                tile = self.tile(i, j)
-                rows.append(np.repeat(np.arange(self._length(i)) + first, np.diff(tile.starts)))
-                columns.append(tile.columns.astype(np.int64) + second)
-                weights.append(np.ones(len(tile.columns), np.float32) if tile.weights is None else tile.weights)
-        places = np.concatenate(rows), np.concatenate(columns)
-        matrix = sp.coo_array((np.concatenate(weights), places), shape=(self.num_nodes, self.num_nodes)).tocsr()
-        matrix.sort_indices()
+        matrix = sp.vstack(list(self._strips()), "csr")
         blocks = [block for i in range(self.parts) if (block := self.features(i)) is not None]
         stack = sp.vstack if self.sparse_features else np.concatenate
         names = [part for i in range(self.parts) if (part := self.names(i)) is not None]
@@ -225,6 +225,26 @@ class TiledGraph:
                 split=self.split(),
                 names=np.concatenate(names) if names else None,
             )
+
+    def _strips(self) -> Iterator[sp.csr_array]:
+        """The adjacency, the rows of one part after those of another, from files that have been verified."""
+        for i in range(self.parts):
+            blocks = []
+            for j in range(self.parts):
+                tile = self.tile(i, j)
+                weights = np.ones(len(tile.columns), np.float32) if tile.weights is None else tile.weights
+                shape = (self._length(i), self._length(j))
+                blocks.append(sp.csr_array((weights, tile.columns, tile.starts), shape=shape))
+            yield sp.hstack(blocks, "csr")
+
+    def _row_starts(self) -> Iterator[NDArray[np.int64]]:
+        """Where each row of the adjacency begins, and where the last ends."""
+        begin = 0
+        yield np.zeros(1, np.int64)
+        for i in range(self.parts):
+            ends = begin + np.cumsum(self.counts(i))
+            begin = int(ends[-1]) if len(ends) else begin
+            yield ends
 
     def _length(self, i: int) -> int:
         return self.bounds[i + 1] - self.bounds[i]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from garnet.graph.graph import as_graph
-from garnet.graph.interop import with_edges_of
+from garnet.graph.interop import with_adjacency
 from garnet.parameters import (
     AnyNumber,
     Count,
@@ -163,7 +163,7 @@ class GARNET:
         """
         if not hasattr(data, "edge_index"):
             return self.purify(data).graph
-        return with_edges_of(self.purify(data, symmetrize=True).graph, data)
+        return with_adjacency(data, self.purify(data, symmetrize=True).graph.adjacency)
 
 
 def embed(work: Work, settings: Settings) -> Embedding:

@@ -109,8 +109,8 @@ class Predictor:
         }
         text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
         weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
-        with atomic_path(path) as unfinished:
-            write_npz(self.graph, unfinished, {"model": text, **weights})
+        with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
+            write_npz(self.graph.to_arrays(), stream, {"model": text, **weights})
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: Backbone | None = None) -> Predictor:

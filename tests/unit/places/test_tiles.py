@@ -122,7 +122,7 @@ def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
     del manifest["version"], manifest["check"]
     for part in ("sizes", "checks"):
         manifest[part]["thesis.txt"] = 4
-    (folder / "tiles.json").write_text(json.dumps({"version": 2, "check": json_check(manifest), **manifest}))
+    (folder / "tiles.json").write_text(json.dumps({"version": 3, "check": json_check(manifest), **manifest}))
     with pytest.raises(GarnetError, match="no result of ours"):
         build_tiles(FULL, folder, memory=MEMORY, overwrite=True)
     assert (folder / "thesis.txt").read_text() == "mine"
@@ -170,10 +170,10 @@ def test_a_file_that_goes_after_opening_is_missed_too(tiles):
         tiles.degrees(0)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 3}', '{"version": 4}'])
 def test_a_manifest_of_another_kind_is_refused(tiles, text):
     (tiles.folder / "tiles.json").write_text(text)
-    with pytest.raises(GraphError, match=r"damaged|version 3"):
+    with pytest.raises(GraphError, match=r"damaged|version 4"):
         TiledGraph.open(tiles.folder)
 
 

@@ -1,0 +1,155 @@
+"""The formats that graphs are read from and written in: one table, by which every file finds its reader and writer."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+import numpy as np
+
+from garnet.errors import GraphError
+from garnet.io.atomic import atomic_path
+from garnet.io.edge_list import open_edge_list, write_edge_list
+from garnet.io.edge_source import EdgeSource, GraphArrays
+from garnet.io.matrix_market import open_matrix_market, write_matrix_market
+from garnet.io.npz import open_npz, write_npz
+from garnet.io.ogb import is_ogb, open_ogb
+from garnet.io.parquet import open_parquet, parts_of
+from garnet.io.pyg_file import open_pt
+from garnet.io.text import reading
+
+Use = Literal["read", "stream", "write"]
+"""What a file is for: to be read, to be read piece by piece, or to be written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A kind of file.
+
+    Attributes:
+        ending: of its name, in small letters.
+        open: reads it.
+        write: writes it; None if graphs are not written so.
+        holds: what it can hold beside edges and weights.
+        streams: whether it can be read piece by piece, within a bound on memory.
+        is_text: whether it is text, and may be packed, with `.gz` after the ending.
+    """
+
+    ending: str
+    open: Callable[[Path], EdgeSource]
+    write: Callable[[GraphArrays, BinaryIO], None] | None = None
+    holds: tuple[str, ...] = ()
+    streams: bool = False
+    is_text: bool = False
+
+    def serves(self, use: Use) -> bool:
+        """Whether a file of this kind can be used so."""
+        return {"read": True, "stream": self.streams, "write": self.write is not None}[use]
+
+
+NODE_FACTS = ("features", "labels", "split", "names")
+"""What a graph may have of its nodes."""
+
+LONELY = "nodes without edges"
+"""Which a list of edges cannot hold."""
+
+
+def _edge_list(ending: str, delimiter: str | None) -> Format:
+    return Format(
+        ending=ending,
+        open=partial(open_edge_list, delimiter=delimiter),
+        write=partial(write_edge_list, delimiter=delimiter or "\t"),
+        holds=("names",),
+        streams=True,
+        is_text=True,
+    )
+
+
+FORMATS = (
+    Format(ending=".npz", open=open_npz, write=write_npz, holds=(*NODE_FACTS, LONELY), streams=True),
+    Format(ending=".mtx", open=open_matrix_market, write=write_matrix_market, holds=(LONELY,), is_text=True),
+    _edge_list(".csv", ","),
+    _edge_list(".tsv", "\t"),
+    _edge_list(".txt", None),
+    _edge_list(".edges", None),
+    Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True),
+    Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
+)
+"""The formats of single files. A folder holds a graph of OGB, or a list of edges in several Parquet files."""
+
+
+def open_path(path: Path, use: Literal["read", "stream"] = "read") -> EdgeSource:
+    """What a file or a folder holds, as its reader gives it.
+
+    Raises:
+        GraphError: there is no such file, none of the formats is its own, or what is read of it now does not belong to
+            a graph. What is wrong with its edges is said when these are read.
+    """
+    if is_ogb(path):
+        return open_ogb(path)
+    with reading(path):
+        if path.is_dir():
+            if not parts_of(path):
+                raise GraphError("it is a folder without .parquet files and without raw/edge.csv.gz.")
+            return open_parquet(path)
+    found = format_of(path, use)
+    with reading(path):
+        _require_file(path)
+        return found.open(path)
+
+
+def format_of(path: Path, use: Use) -> Format:
+    """The format that the name of a file, which need not be there, asks for.
+
+    Raises:
+        GraphError: it names none that can be used so.
+    """
+    name = path.name.lower()
+    packed = name.endswith(".gz")
+    ending = Path(name.removesuffix(".gz")).suffix
+    known = {one.ending: one for one in FORMATS if one.serves(use)}
+    if ending not in known or (packed and not known[ending].is_text):
+        raise GraphError(f"Cannot tell the format of {path}; it must end in {', '.join(known)} (text also with .gz).")
+    return known[ending]
+
+
+def save_arrays(graph: GraphArrays, path: Path) -> None:
+    """Write a graph in the format that the name of the file asks for, whole or not at all.
+
+    Raises:
+        GraphError: it asks for none, or a name of a node cannot be kept in it.
+        GarnetError: the file cannot be written.
+    """
+    write = format_of(path, "write").write
+    assert write is not None  # or it would not serve
+    with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
+        if not path.name.lower().endswith(".gz"):
+            write(graph, stream)
+            return
+        # Neither name nor time in the header, so that the same graph gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as packed:
+            write(graph, cast(BinaryIO, packed))
+
+
+def left_out(graph: GraphArrays, path: Path) -> list[str]:
+    """What of a graph a file of this name cannot hold, in words."""
+    holds = format_of(path, "write").holds
+    missing = [fact for fact in NODE_FACTS if getattr(graph, fact) is not None and fact not in holds]
+    lonely = LONELY not in holds and bool((np.diff(graph.adjacency.indptr) == 0).any())
+    return missing + [LONELY] * lonely
+
+
+def _require_file(path: Path) -> None:
+    try:
+        if not path.exists():
+            raise GraphError("there is no such file.")
+        if not path.is_file():
+            raise GraphError("it is not a regular file.")
+        if not path.stat().st_size:
+            raise GraphError("it is empty.")
+    except ValueError as error:  # a NUL in the name
+        raise error if isinstance(error, GraphError) else GraphError(f"{error}.") from error
