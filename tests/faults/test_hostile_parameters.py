@@ -31,7 +31,7 @@ from garnet.datasets.synthetic import (
 from garnet.defenses import Purified
 from garnet.errors import ConvergenceWarning, GarnetError, ParameterError, RankWarning, RecallWarning
 from garnet.graph.graph import as_graph
-from garnet.neighbors.search import Cells, Ivf
+from garnet.neighbors.search import Cells
 from garnet.registry import ATTACKS, BACKBONES, DEFENSES, PURIFIERS
 from garnet.spectral import Arpack, Chebyshev
 from garnet.training.loop import Training, train
@@ -68,7 +68,7 @@ VALUES = {
 }  # fmt: skip
 
 REGISTERED = [registry.get(name) for registry in (ATTACKS, DEFENSES, PURIFIERS, BACKBONES) for name in registry.names()]
-KINDS = list(dict.fromkeys([*REGISTERED, GARNET, Purified, Module, Training, Arpack, Chebyshev, Cells, Ivf]))
+KINDS = list(dict.fromkeys([*REGISTERED, GARNET, Purified, Module, Training, Arpack, Chebyshev, Cells]))
 FIELDS = [(kind, field) for kind in KINDS for field in fields(kind) if field.init]
 
 
@@ -141,7 +141,7 @@ def put_to_work(one, victim=None):
         train(GPRGNN(hidden=4, hops=2), GRAPH, training=one)
     elif isinstance(one, Arpack | Chebyshev):
         GARNET(solver=one, rank=3).purify(GRAPH)
-    elif isinstance(one, Cells | Ivf):
+    elif isinstance(one, Cells):
         GARNET(neighbors=one, rank=3, k=3).purify(GRAPH)
     elif hasattr(one, "purify"):
         one.purify(GRAPH)

@@ -7,7 +7,7 @@ import torch
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model, cora
 from garnet.graph.edges import contains
-from garnet.neighbors.search import Cells, Exact, Ivf
+from garnet.neighbors.search import Cells, Exact
 from garnet.places.build import build_tiles
 from garnet.places.cluster import OnCluster
 from garnet.places.disk import purify_tiled
@@ -18,7 +18,6 @@ from garnet.spectral import Arpack, Chebyshev
 PATHS = {
     "chebyshev, exact": (Chebyshev(tol=1e-5), Exact()),
     "chebyshev, cells": (Chebyshev(tol=1e-5), Cells(recall=0.999)),
-    "arpack, ivf": (Arpack(), Ivf(cells=10, probes=10)),
 }
 GRAPHS = {
     "cora": cora(),

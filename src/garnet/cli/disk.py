@@ -19,8 +19,10 @@ from garnet.cli.console import err, named_graph, out, printable, read_graph, say
 
 if TYPE_CHECKING:
     from garnet.places.estimate import Estimate
-    from garnet.places.result import TiledPurification
+    from garnet.places.on_cluster import OnCluster
+    from garnet.places.on_disk import OnDisk
     from garnet.purify.garnet import GARNET
+    from garnet.purify.place import Place
 
 _INTERRUPTED = 130
 _MMAP_THRESHOLD = -3  # as glibc numbers its settings
@@ -40,31 +42,30 @@ def names_a_file(output: Path) -> bool:
 
 
 def purify_on_disk(
-    purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, scratch: Path | None, overwrite: bool
+    purifier: GARNET, source: Path, place: OnDisk | OnCluster, *, symmetrize: bool
 ) -> dict[str, Any] | None:
     """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
     from garnet.graph.files import left_out
     from garnet.graph.graph import Graph
     from garnet.io.targets import require_scratch
-    from garnet.places.disk import Task, purify_tiled, purify_to_file
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.resume import stages_done
+    from garnet.places.journal import stages_done
+    from garnet.places.on_cluster import OnCluster
+    from garnet.places.on_disk import purify_to_file
 
-    place = None if scratch is None else require_scratch(scratch)
+    output = Path(str(place.output))
+    aside = None if place.scratch is None else require_scratch(Path(place.scratch))
     graph = named_graph(source) or source
-    if done := stages_done(Path(os.path.realpath(output)), place):
+    if done := stages_done(Path(os.path.realpath(output)), aside):
         err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
     _give_back_large_blocks()
-    if purifier.cluster is not None:
+    if isinstance(place, OnCluster):
         _hush_dask()
-    result: TiledPurification | None
     with _stoppable(), stages(lasting=True) as progress:
         if names_a_file(output):
-            task = Task(purifier=purifier, source=graph, symmetrize=symmetrize, scratch=place, progress=progress)
-            result = purify_to_file(task, output, overwrite=overwrite)
+            result = purify_to_file(purifier, graph, place=place, symmetrize=symmetrize, progress=progress)
         else:
-            options: dict[str, Any] = {"scratch": place, "overwrite": overwrite, "progress": progress}
-            result = purify_tiled(purifier, graph, output, symmetrize=symmetrize, **options)
+            result = purifier.purify(graph, place=place, symmetrize=symmetrize, progress=progress)
     if result is None or result.done_before:
         return None
     if isinstance(result.graph, EdgeTable):
@@ -74,20 +75,22 @@ def purify_on_disk(
     return result.summary()
 
 
-def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bool, as_json: bool) -> None:
+def say_estimate(
+    purifier: GARNET, source: Path, output: Path, place: Place | None, *, symmetrize: bool, as_json: bool
+) -> None:
     """Print about what a purification would take."""
-    found = _estimate(purifier, source, symmetrize)
-    place = next(folder for folder in (output, *output.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
-    free = shutil.disk_usage(place).free
+    found = _estimate(purifier, source, place, symmetrize)
+    disk = next(folder for folder in (output, *output.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
+    free = shutil.disk_usage(disk).free
     if as_json:
         figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
-        say_json({"input": str(source), "output": str(output), **figures, **asdict(found)})
+        facts = {**asdict(found), "settings": found.settings.plain()}
+        say_json({"input": str(source), "output": str(output), **figures, **facts})
         return
-    size = found.extent
-    about = "" if size.exact else "about "
+    shape, about = found.extent.shape, "" if found.extent.exact else "about "
     out.print(
-        f"{printable(source)}: {about}{size.nodes:,} nodes, {about}{size.edges:,} edges; rank {found.rank}, "
-        f"k {found.k}, {found.parts} part{'s' if found.parts > 1 else ''}",
+        f"{printable(source)}: {about}{shape.nodes:,} nodes, {about}{shape.edges:,} edges; {found.settings}; "
+        f"{found.parts} part{'s' if found.parts > 1 else ''}",
         soft_wrap=True,
     )
     table = Table("stage")
@@ -104,7 +107,7 @@ def say_estimate(purifier: GARNET, source: Path, output: Path, *, symmetrize: bo
         soft_wrap=True,
     )
     if found.disk > free:
-        err.print(f"note: {printable(place)} has only {amount(free)} free", soft_wrap=True)
+        err.print(f"note: {printable(disk)} has only {amount(free)} free", soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
@@ -159,7 +162,7 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
+def _estimate(purifier: GARNET, source: Path, place: Place | None, symmetrize: bool) -> Estimate:
     from garnet.errors import GraphError
     from garnet.places.estimate import estimate
     from garnet.places.graph_size import extent_of
@@ -167,11 +170,11 @@ def _estimate(purifier: GARNET, source: Path, symmetrize: bool) -> Estimate:
     try:
         extent = extent_of(named_graph(source) or source, symmetrize=symmetrize)
     except GraphError:
-        if purifier.memory is not None or purifier.cluster is not None:
+        if place is not None:
             raise
         # Some files can only be read whole.
         extent = extent_of(read_graph(source, symmetrize))
-    return estimate(purifier, extent)
+    return estimate(purifier, extent, place)
 
 
 def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:

@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 _NEEDED = ("numpy", "scipy", "torch", "typer", "rich", "jinja2")
 _OPTIONAL = {
-    "faiss-cpu": "the search Ivf",
     "torch_geometric": "PyG Data in and out",
     "networkx": "NetworkX graphs in and out",
     "matplotlib": "garnet figures",

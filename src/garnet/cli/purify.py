@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.table import Table
@@ -27,6 +27,7 @@ from garnet.progress import Step
 
 if TYPE_CHECKING:
     from garnet.graph.graph import Graph
+    from garnet.purify.settings import Features
 
 
 def purify(
@@ -82,38 +83,46 @@ def purify(
     """
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
+    from garnet.places.on_cluster import OnCluster
+    from garnet.places.on_disk import OnDisk
     from garnet.purify.garnet import GARNET
+    from garnet.purify.memory import InMemory
 
     purifier = GARNET(
         rank=None if rank is None else number(rank, "rank", "auto", int),
         k=k,
         support=None if support == "none" else number(support, "support", "auto", float),
         gamma=gamma,
-        features=features,  # type: ignore[arg-type]
+        features=cast("Features", features),
         tau=number(tau, "tau", "mean", float),
-        memory=memory,
-        cluster=cluster,
-        device=device,
         seed=seed,
     )
-    tiled = memory is not None or cluster is not None
-    if not tiled and output.suffix.lower() == ".parquet":
+    place: InMemory | OnDisk | OnCluster = InMemory(device=device)
+    shared: dict[str, Any] = {"output": output, "scratch": scratch, "overwrite": overwrite}
+    if cluster is not None:
+        place = OnCluster(cluster=cluster, memory=memory, **shared)
+    elif memory is not None:
+        place = OnDisk(memory=memory, **shared)
+    if not isinstance(place, InMemory) and device != "cpu":
+        raise ParameterError(f"With --memory or --cluster the work is done on CPUs; leave --device {device} out.")
+    if isinstance(place, InMemory) and output.suffix.lower() == ".parquet":
         raise ParameterError(f"To write the table {output}, say how much memory may be used: --memory 8GB.")
-    if not tiled or names_a_file(output):
+    if isinstance(place, InMemory) or names_a_file(output):
         require_writable(output)
     if save_as is not None:
-        if tiled:
+        if not isinstance(place, InMemory):
             raise ParameterError("With --memory or --cluster no edges are kept for a report; leave --result out.")
         require_archive(save_as)
-    if not tiled and scratch is not None:
+    if isinstance(place, InMemory) and scratch is not None:
         raise ParameterError(
             "A purification in memory has no intermediate files; leave --scratch out, or say --memory."
         )
     if dry_run:
-        say_estimate(purifier, source, output, symmetrize=symmetrize, as_json=as_json)
+        tiled = None if isinstance(place, InMemory) else place
+        say_estimate(purifier, source, output, tiled, symmetrize=symmetrize, as_json=as_json)
         return
-    if tiled:
-        summary = purify_on_disk(purifier, source, output, symmetrize=symmetrize, scratch=scratch, overwrite=overwrite)
+    if not isinstance(place, InMemory):
+        summary = purify_on_disk(purifier, source, place, symmetrize=symmetrize)
         if summary is None:
             say_done(output, as_json=as_json)
         else:
@@ -125,7 +134,7 @@ def purify(
     with outputs, stages() as progress:
         progress(Step("read"))
         graph = read_graph(source, symmetrize)
-        result = purifier.purify(graph, progress=progress)
+        result = purifier.purify(graph, place=place, progress=progress)
         progress(Step("write"))
         result.graph.save(outputs.staged(output))
         if save_as is not None:
@@ -144,6 +153,8 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
         return
     out.print(f"{printable(source)} -> {printable(output)}", soft_wrap=True)
     table = Table(show_header=False)
+    for name in ("rank", "k", "support", "features", "feature_weight", "weight"):
+        table.add_row(f"setting, {name.replace('_', ' ')}", _shown(summary["settings"][name]))
     table.add_row("edges in", f"{summary['edges_before']:,}")
     table.add_row("  kept", f"{summary['kept']:,}")
     table.add_row("  dropped", f"{summary['dropped']:,}")
@@ -152,11 +163,15 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
     for stage in summary["stages"]:
         table.add_row(f"seconds, {stage['name']}", f"{stage['seconds']:.2f}")
     table.add_row("peak memory", f"{max(stage['peak_bytes'] for stage in summary['stages']) / 1e6:,.0f} MB")
-    if "parts" in summary:
+    if summary["parts"] > 1:
         table.add_row("parts", f"{summary['parts']:,}")
     if summary.get("recall") is not None:
         table.add_row("neighbours found, about", f"{summary['recall']:.3f}, with {summary['probes']} probes")
     out.print(table)
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def info(source: Source, symmetrize: Symmetrize = False, as_json: Json = False) -> None:

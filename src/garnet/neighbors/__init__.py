@@ -1,5 +1,5 @@
-"""Nearest neighbours, of which the base graph is made: exact, by cells, or by faiss."""
+"""Nearest neighbours, of which the base graph is made: exact, or by cells."""
 
-from garnet.neighbors.search import Cells, Exact, Ivf, Neighbors, choose_neighbors, recall
+from garnet.neighbors.search import Cells, Exact, Neighbors, choose_neighbors, recall
 
-__all__ = ["Cells", "Exact", "Ivf", "Neighbors", "choose_neighbors", "recall"]
+__all__ = ["Cells", "Exact", "Neighbors", "choose_neighbors", "recall"]

@@ -6,11 +6,10 @@ import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.errors import MissingExtra, ParameterError, RecallWarning, brief
+from garnet.errors import ParameterError, RecallWarning, brief
 from garnet.graph.edges import pairs
 from garnet.neighbors.cell_index import CellIndex, probes_needed
 from garnet.neighbors.distances import nearest_in_pool
@@ -138,45 +137,7 @@ class Cells:
         return index, probes, reached
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ivf:
-    """The inverted file of faiss, on CPU.
-
-    Attributes:
-        cells: number of inverted lists; None is about 2.5 sqrt(n).
-        probes: lists searched for each query.
-    """
-
-    cells: Count | None = None
-    probes: Count = 16
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
-    def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
-        """See `Neighbors`."""
-        try:
-            import faiss
-        except ImportError as error:
-            raise MissingExtra("faiss", "The search 'Ivf'", "faiss-cpu") from error
-        data = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32)
-        n, dimension = data.shape
-        cells = min(self.cells or round(2.5 * n**0.5), max(1, n // 40))
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimension), dimension, cells)
-        index.cp.seed = seed % (1 << 31) or 1
-        index.train(data)
-        index.add(data)
-        index.nprobe = min(self.probes, cells)
-        _, found = index.search(data, k + 1)
-        while (found < 0).any() and index.nprobe < cells:
-            index.nprobe = min(4 * index.nprobe, cells)
-            _, found = index.search(data, k + 1)
-        others = found != np.arange(n)[:, None]
-        others &= np.cumsum(others, axis=1) <= k
-        return torch.from_numpy(found[others].reshape(n, k)).to(points.device)
-
-
-_SEARCHES: dict[str, type[Exact] | type[Cells] | type[Ivf]] = {"exact": Exact, "cells": Cells, "ivf": Ivf}
+_SEARCHES: dict[str, type[Exact] | type[Cells]] = {"exact": Exact, "cells": Cells}
 
 
 def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
@@ -185,7 +146,7 @@ def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
 
 
 def named_search(name: str) -> Neighbors:
-    """The search of a name, with its defaults: `exact`, `cells` or `ivf`."""
+    """The search of a name, with its defaults: `exact` or `cells`."""
     if not issubclass(type(name), str) or name not in _SEARCHES:
         raise ParameterError(f"There is no neighbour search {brief(name)}; choose one of {', '.join(_SEARCHES)}.")
     return _SEARCHES[name]()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from garnet.neighbors.search import EXACT_UP_TO
-from garnet.parameters import require_valid
-from garnet.places.disk import cut_of, require_tileable
-from garnet.places.graph_size import Extent, rank_of
-from garnet.places.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_ROW
-
-if TYPE_CHECKING:
-    from garnet.purify.garnet import GARNET
+from garnet.neighbors.search import EXACT_UP_TO, Cells
+from garnet.places.graph_size import Extent
+from garnet.places.on_cluster import OnCluster
+from garnet.places.on_disk import require_tileable
+from garnet.places.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_ROW, cut_of
+from garnet.purify.memory import InMemory
+from garnet.purify.place import Place
+from garnet.purify.settings import Settings
 
 PRODUCTS, PRODUCTS_A_PAIR = 4_700, 35
 """Columns that meet the matrix, and more of them for each eigenpair: on a citation graph of 170,000 nodes."""
@@ -39,7 +39,7 @@ SECONDS_AN_EDGE = 1.2e-6
 SECONDS_A_SHARED_NEIGHBOR = 60e-9
 """To look for a neighbour of one end of an edge among those of the other: on a drawn graph of 65 M edges."""
 
-_TEMPORARY_A_PAIR, _SCORED_AN_EDGE, _PAIR = 44, 21, 8
+_TEMPORARY_A_PAIR, _SCORED_AN_EDGE, _PAIR = 44, 22, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,13 @@ class Estimate:
     Attributes:
         extent: size of the graph.
         parts: into how many the nodes will be cut; 1 in memory.
-        rank: eigenpairs.
-        k: neighbours of each node.
+        settings: what the parameters become on it.
         costs: of the stages.
     """
 
     extent: Extent
     parts: int
-    rank: int
-    k: int
+    settings: Settings
     costs: tuple[Cost, ...]
 
     @property
@@ -90,92 +88,96 @@ class Estimate:
         return max(cost.disk for cost in self.costs)
 
 
-def estimate(purifier: GARNET, extent: Extent) -> Estimate:
+def estimate(method: Any, extent: Extent, place: Place | None = None) -> Estimate:
     """What it will take to purify a graph of this size.
 
     On a cluster the time is that of one worker; the memory is that of each.
+
+    Args:
+        method: the purifier.
+        extent: the size of the graph.
+        place: where; None is in memory.
     """
-    n, m = extent.nodes, extent.edges
-    tiled = purifier.memory is not None or purifier.cluster is not None
+    tiled = place is not None and not isinstance(place, InMemory)
     if tiled:
-        require_tileable(purifier)
-    require_valid(purifier, n, m)
-    k = purifier.neighbors_of(max(n, 1), m)
-    rank = rank_of(purifier.rank, extent)
-    features = 0 if purifier.features == "none" else extent.features
-    width = rank + min(features, purifier.feature_rank or features)
-    parts = cut_of(purifier, extent.features).parts(n, m) if tiled else 1
-    found = Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=())
-    costs = _on_disk(purifier, found, width) if tiled else _in_memory(purifier, found, width)
-    return Estimate(extent=extent, parts=parts, rank=rank, k=k, costs=costs)
+        require_tileable(method)
+    sizes = _Sizes(method.on(extent.shape), extent, method, place if tiled else None)
+    return Estimate(extent=extent, parts=sizes.parts, settings=sizes.settings, costs=sizes.costs())
 
 
-def _seconds(purifier: GARNET, found: Estimate, width: int) -> dict[str, float]:
-    """Of each stage but the first."""
-    n, m, rank, parts = found.extent.nodes, found.extent.edges, found.rank, found.parts
-    columns = PRODUCTS + PRODUCTS_A_PAIR * rank
-    embed = columns * (SECONDS_AN_ENTRY * 2 * m + SECONDS_A_ROW * n * parts)
-    embed += columns / _block(rank) * parts * SECONDS_A_BLOCK
-    embed += SECONDS_A_SQUARE * n * _basis(rank, n) ** 2
-    search = SECONDS_AN_EXACT_COORDINATE * n * n * width
-    if n > EXACT_UP_TO:
-        cell = max(64, n**0.5 / 5)
-        search = n * PROBES * cell * (SECONDS_A_CANDIDATE + SECONDS_A_COORDINATE * width)
-        search += n / cell * PROBES * parts * SECONDS_A_CELL
-    prune = SECONDS_AN_EDGE * (n * found.k + m)
-    if purifier.overlap and purifier.doubted(found.k) is not None:
-        prune += SECONDS_A_SHARED_NEIGHBOR * m * 2 * m / max(n, 1)
-    return {"embed": embed, "neighbours": search if found.k else 0.0, "prune": prune}
+class _Sizes:
+    """The numbers that all costs are made of."""
 
+    def __init__(self, settings: Settings, extent: Extent, method: Any, place: Any | None) -> None:
+        self.settings, self.extent, self.place = settings, extent, place
+        self.n, self.m, features = extent.shape.nodes, extent.shape.edges, extent.shape.features
+        self.cut = None if place is None else cut_of(method, features, place.memory)
+        self.parts = 1 if self.cut is None else self.cut.parts(self.n, self.m)
+        reduced = 0 if settings.features == "none" else min(features, settings.feature_rank or features)
+        self.width = settings.rank + reduced
+        self.block = min(max(16 * round(settings.rank / 64), 16), 64)
+        self.basis = min(2 * settings.rank + 12 * self.block, self.n // 2)
+        self.edges = self.n * settings.k + self.m
 
-def _in_memory(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
-    n, m = found.extent.nodes, found.extent.edges
-    graph = 8 * 2 * m + found.extent.feature_bytes
-    points = 4 * n * width
-    held = {
-        "embed": graph + 4 * n * (_basis(found.rank, n) + 2 * found.rank),
-        "neighbours": graph + 3 * points,
-        "prune": graph + points + BYTES_AN_EDGE * (n * found.k + m),
-    }
-    seconds = _seconds(purifier, found, width)
-    return tuple(Cost(name=name, seconds=seconds[name], memory=BASELINE + held[name], disk=0) for name in held)
+    def costs(self) -> tuple[Cost, ...]:
+        seconds, held, disk = self._seconds(), self._held(), self._disk()
+        return tuple(Cost(name=name, seconds=seconds[name], memory=held[name], disk=disk.get(name, 0)) for name in held)
 
+    def _seconds(self) -> dict[str, float]:
+        n, m, settings = self.n, self.m, self.settings
+        columns = PRODUCTS + PRODUCTS_A_PAIR * settings.rank
+        embed = columns * (SECONDS_AN_ENTRY * 2 * m + SECONDS_A_ROW * n * self.parts)
+        embed += columns / self.block * self.parts * SECONDS_A_BLOCK
+        embed += SECONDS_A_SQUARE * n * self.basis**2
+        search = SECONDS_AN_EXACT_COORDINATE * n * n * self.width
+        if n > EXACT_UP_TO:
+            cell = Cells().points_a_cell(n)
+            search = n * PROBES * cell * (SECONDS_A_CANDIDATE + SECONDS_A_COORDINATE * self.width)
+            search += n / cell * PROBES * self.parts * SECONDS_A_CELL
+        prune = SECONDS_AN_EDGE * self.edges
+        if settings.overlap and settings.support is not None:
+            prune += SECONDS_A_SHARED_NEIGHBOR * m * 2 * m / max(n, 1)
+        reading = (SECONDS_A_LINE if self.extent.text else SECONDS_A_PAIR) * self.extent.pairs
+        tile = reading + SECONDS_A_FEATURE_BYTE * self.extent.feature_bytes
+        return {"tile": tile, "embed": embed, "neighbours": search if settings.k else 0.0, "prune": prune}
 
-def _on_disk(purifier: GARNET, found: Estimate, width: int) -> tuple[Cost, ...]:
-    n, m, parts, extent = found.extent.nodes, found.extent.edges, found.parts, found.extent
-    cut = cut_of(purifier, extent.features)
-    rows, edges = 4 * COPIES_OF_A_ROW * width * n // parts, BYTES_AN_EDGE * (n * found.k + m) // parts
-    tiles = 4 * (2 * m + n * parts) + 16 * n + extent.feature_bytes
-    points, pairs, scored = 4 * n * width, _PAIR * n * found.k, _SCORED_AN_EDGE * (n * found.k + m)
-    result = 8 * (2 * (m + n * found.k)) + 4 * n * parts
-    blocks = 4 * n * (_basis(found.rank, n) + 2 * found.rank)
-    # Workers do not see what this process holds in memory.
-    kept = min(blocks, cut.spare(n, parts)) if purifier.cluster is None else 0
-    disk = {
-        "tile": tiles + _TEMPORARY_A_PAIR * extent.pairs,
-        "embed": tiles + points + blocks - kept,
-        "neighbours": tiles + 2 * points + pairs,
-        "prune": tiles + points + pairs + scored + result,
-    }
-    reading = SECONDS_A_LINE if extent.text else SECONDS_A_PAIR
-    seconds = {"tile": reading * extent.pairs + SECONDS_A_FEATURE_BYTE * extent.feature_bytes}
-    seconds |= _seconds(purifier, found, width)
-    held = {
-        "tile": BASELINE + 80 * n,
-        "embed": BASELINE + rows + kept,
-        "neighbours": BASELINE + rows,
-        "prune": BASELINE + max(rows, edges),
-    }
-    return tuple(
-        Cost(name=name, seconds=seconds[name], memory=min(held[name], cut.memory), disk=disk[name]) for name in disk
-    )
+    def _held(self) -> dict[str, int]:
+        """Bytes of memory of each stage."""
+        n, points = self.n, 4 * self.n * self.width
+        if self.cut is None:
+            graph = 8 * 2 * self.m + self.extent.feature_bytes
+            return {
+                "embed": BASELINE + graph + self._blocks,
+                "neighbours": BASELINE + graph + 3 * points,
+                "prune": BASELINE + graph + points + BYTES_AN_EDGE * self.edges,
+            }
+        rows, edges = COPIES_OF_A_ROW * points // self.parts, BYTES_AN_EDGE * self.edges // self.parts
+        held = {"tile": 80 * n, "embed": rows + self._kept, "neighbours": rows, "prune": max(rows, edges)}
+        return {name: min(BASELINE + size, self.cut.memory) for name, size in held.items()}
 
+    def _disk(self) -> dict[str, int]:
+        """Bytes on disk at the worst of each stage."""
+        if self.cut is None:
+            return {}
+        n, k = self.n, self.settings.k
+        tiles = 4 * (2 * self.m + n * self.parts) + 16 * n + self.extent.feature_bytes
+        points, pairs = 4 * n * self.width, _PAIR * n * k
+        result = 8 * 2 * self.edges + 4 * n * self.parts
+        return {
+            "tile": tiles + _TEMPORARY_A_PAIR * self.extent.pairs,
+            "embed": tiles + points + self._blocks - self._kept,
+            "neighbours": tiles + 2 * points + pairs,
+            "prune": tiles + points + pairs + _SCORED_AN_EDGE * self.edges + result,
+        }
 
-def _basis(rank: int, n: int) -> int:
-    """Columns of the solver's basis, at most."""
-    return min(2 * rank + 12 * _block(rank), n // 2)
+    @property
+    def _blocks(self) -> int:
+        """Bytes of the solver's basis and of the blocks beside it."""
+        return 4 * self.n * (self.basis + 2 * self.settings.rank)
 
-
-def _block(rank: int) -> int:
-    """Columns that are multiplied at once."""
-    return min(max(16 * round(rank / 64), 16), 64)
+    @property
+    def _kept(self) -> int:
+        """How many of them stay in memory; workers do not see what this process holds."""
+        if self.cut is None or isinstance(self.place, OnCluster):
+            return 0
+        return min(self._blocks, self.cut.spare(self.n, self.parts))

@@ -12,7 +12,7 @@ from garnet.graph.files import open_source
 from garnet.graph.graph import Graph
 from garnet.io.edge_source import EdgeSource
 from garnet.io.text import unzipping
-from garnet.spectral.spectrum import choose_rank
+from garnet.purify.settings import Shape, count_classes
 
 _SAMPLE = 1 << 22  # bytes of a text that are looked at
 _ROWS = 1 << 18
@@ -23,22 +23,16 @@ class Extent:
     """The size of a graph.
 
     Attributes:
-        nodes: n.
-        edges: undirected edges, m; with `symmetrize` at most so many.
+        shape: nodes, edges (with `symmetrize` at most so many), features and classes.
         pairs: rows of the list of edges, or entries of the matrix, that are read.
-        features: of a node; 0 without any.
-        feature_bytes: of all of them as tiles keep them.
-        classes: 0 without labels.
+        feature_bytes: of all features as tiles keep them.
         text: whether the edges are text, which takes longer to read.
         exact: false where the size of the file is all that tells the numbers of nodes and edges.
     """
 
-    nodes: int
-    edges: int
+    shape: Shape
     pairs: int
-    features: int = 0
     feature_bytes: int = 0
-    classes: int = 0
     text: bool = False
     exact: bool = True
 
@@ -52,23 +46,20 @@ def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent
         if pairs is None:
             pairs, exact = (0, False) if opened.text is None else _rows_of_text(opened.text)
     nodes, whole = (opened.num_nodes, True) if opened.num_nodes is not None else _named_nodes(opened, pairs)
-    labels, features = opened.labels, opened.features
+    edges, features = pairs if symmetrize or opened.row_is != "direction" else pairs // 2, opened.features
     return Extent(
-        nodes=nodes,
-        edges=pairs if symmetrize or opened.row_is != "direction" else pairs // 2,
+        shape=Shape(
+            nodes=nodes,
+            edges=edges,
+            features=0 if features is None else features.width,
+            classes=count_classes(opened.labels),
+            mean_degree=2 * edges / max(nodes, 1),
+        ),
         pairs=pairs,
-        features=0 if features is None else features.width,
         feature_bytes=0 if features is None else features.nbytes,
-        classes=0 if labels is None else len(np.unique(labels[labels >= 0])),
         text=opened.text is not None,
         exact=exact and whole,
     )
-
-
-def rank_of(rank: int | str | None, extent: Extent) -> int:
-    """The rank that GARNET would take."""
-    labels = np.arange(extent.classes) if extent.classes else None
-    return choose_rank(rank, extent.nodes, labels)  # type: ignore[arg-type]
 
 
 def _rows_of_text(path: Path) -> tuple[int, bool]:

@@ -11,9 +11,9 @@ from garnet.errors import ParameterError, RecallWarning
 from garnet.neighbors.cell_index import probes_needed
 from garnet.neighbors.distances import nearest_in_pool, smallest
 from garnet.neighbors.quantizer import _ranked, fit_quantizer
-from garnet.neighbors.search import Cells, Exact, Ivf, choose_neighbors, named_search, recall, union
+from garnet.neighbors.search import Cells, Exact, choose_neighbors, named_search, recall, union
 
-SEARCHES = {"exact": Exact(), "cells": Cells(), "ivf": Ivf()}
+SEARCHES = {"exact": Exact(), "cells": Cells()}
 
 
 def clouds(n=5000, dimension=8, groups=40, seed=0):
@@ -122,7 +122,7 @@ def test_neighbours_far_from_the_origin(search):
     assert (search(points, 10, seed=0)[:, :, None] == truth[:, None, :]).any(dim=2).float().mean() > 0.94
 
 
-@pytest.mark.parametrize("search", [Cells(), Cells(size=30), Cells(recall=0.99), Ivf()], ids=repr)
+@pytest.mark.parametrize("search", [Cells(), Cells(size=30), Cells(recall=0.99)], ids=repr)
 def test_approximate_searches_find_nearly_all(search):
     points = clouds(n=8000, dimension=16)
     assert recall(points, search(points, 15, seed=0), sample=500) > 0.94
@@ -262,5 +262,5 @@ def test_search_is_chosen_by_size():
 
 def test_search_is_found_by_name():
     assert [named_search(name) for name in SEARCHES] == list(SEARCHES.values())
-    with pytest.raises(ParameterError, match="'hnsw'; choose one of exact, cells, ivf"):
+    with pytest.raises(ParameterError, match="'hnsw'; choose one of exact, cells"):
         named_search("hnsw")
