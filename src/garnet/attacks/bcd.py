@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.base import Attack, Task
 from garnet.attacks.models import Labels, Surrogate, edge_model
 from garnet.attacks.relaxation import (
     Candidates,
-    Descent,
     Loss,
+    ProjectedAscent,
     Relaxation,
     aims,
     as_edges,
@@ -77,29 +78,28 @@ class PRBCD(Attack):
         self._require_room(Candidates(task.graph.num_nodes, targets, torch.zeros(0, dtype=torch.int64)), budget)
         model = edge_model(task, self.surrogate, self.device)
         flips = torch.zeros(0, dtype=torch.int64, device=self.device)
+        rates = [self.lr] * self.steps + [self.lr / math.sqrt(step + 1) for step in range(self.fine_steps)]
         for number, (targets, budget) in enumerate(aims(task)):
             problem = Relaxation.of(task, model, self.loss, self.labels, targets).after(flips)
             pairs = Candidates(task.graph.num_nodes, targets, flips)
             budget = min(budget, pairs.size)
             generator = np.random.default_rng([task.seed, number])
-            descent = Descent(problem, budget, pairs.draw(self.block_size, generator, budget))
-            renewed = len(descent.numbers) < pairs.size
-            try:
-                for step in range(self.steps + self.fine_steps):
-                    decay = math.sqrt(max(0, step - self.steps) + 1)
-                    descent.step(self.lr / decay)
-                    task.tell(f"step {step + 1} of {self.steps + self.fine_steps}, loss {descent.best.loss:.4f}")
-                    if renewed and step < self.steps - 1:
-                        descent.shrink(min(self.block_size // 2, _KEPT * budget))
-                        descent.extend(pairs.draw(self.block_size - len(descent.numbers), generator, 0))
-                    elif step == self.steps - 1:
-                        descent.go_back()
-            except Stop:
-                yield as_edges(descent.best.flips, task.graph.num_nodes)
-                raise
-            chosen = descent.sampled(self.samples, generator)
+            ascent = ProjectedAscent(problem, budget, pairs.draw(self.block_size, generator, budget))
+            others = pairs if len(ascent.numbers) < pairs.size else None
+            yield from ascent.climb(task, rates, after=partial(self._renew, ascent, others, generator))
+            chosen = ascent.sampled(self.samples, generator)
             flips = torch.cat([flips, chosen])
             yield as_edges(chosen, task.graph.num_nodes)
+
+    def _renew(
+        self, ascent: ProjectedAscent, others: Candidates | None, generator: np.random.Generator, step: int
+    ) -> None:
+        """Draw a part of the block anew after a step, if there are other pairs; last, go back to the best block."""
+        if step == self.steps - 1:
+            ascent.go_back()
+        elif others is not None and step < self.steps:
+            ascent.shrink(min(self.block_size // 2, _KEPT * ascent.budget))
+            ascent.extend(others.draw(self.block_size - len(ascent.numbers), generator, 0))
 
     def _require_room(self, pairs: Candidates, budget: int) -> None:
         """Refuse a block in which the flips of a budget have no others beside them."""

@@ -22,7 +22,7 @@ from torch.nn.functional import one_hot
 from garnet.attacks.base import Task
 from garnet.attacks.cuda_graph import Replay
 from garnet.attacks.models import fitted
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import DIVERGED, PairGradient
 from garnet.backbones.base import Backbone, Features, glorot
 from garnet.errors import AttackError, ParameterError
@@ -58,6 +58,11 @@ class Aim:
     classes: int
     given_up: float = 0.0
     replays: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """Where it is learnt."""
+        return str(self.train.device)
 
     @cached_property
     def wanted(self) -> Tensor:
@@ -136,16 +141,16 @@ class Operator(Protocol):
         ...
 
 
-def linear_meta_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
+def linear_meta_gradient(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
     """The exact gradient of the attacker's loss after training, by the convolution."""
-    course = _course(wiring, aim, descent, generator)
+    course = _course(graph, aim, descent, generator)
     slope, drawn, rows = course.retraced()
     return _through_both(course.matrix, slope, drawn, aim.train, rows)
 
 
-def first_order_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
+def first_order_gradient(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
     """The sum over the steps of the gradient with that step's weights held fixed: training itself is not followed."""
-    course = _course(wiring, aim, descent, generator)
+    course = _course(graph, aim, descent, generator)
     weights = course.maps()  # (d, steps, classes)
     wide = weights.flatten(1)
     drawn = _times(aim.features, wide)
@@ -164,12 +169,12 @@ def first_order_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: 
     return _through_both(course.matrix, slopes, drawn, none, drawn.new_zeros(0, len(drawn)))
 
 
-def _course(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> Course:
+def _course(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> Course:
     """A training on the whole graph."""
-    convolution = wiring.normalized()
+    convolution = graph.normalized()
     twice = sp.csr_array(convolution[aim.train.cpu().numpy()] @ convolution)
-    seen = SparseMatrix(twice, wiring.device, learnt=False) @ aim.dense
-    return Course(SparseMatrix(convolution, wiring.device, symmetric=True), seen, aim, descent, generator)
+    seen = SparseMatrix(twice, aim.device, learnt=False) @ aim.dense
+    return Course(SparseMatrix(convolution, aim.device, symmetric=True), seen, aim, descent, generator)
 
 
 class Course:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.base import Attack, Task
 from garnet.attacks.models import EdgeModel, Labels, Surrogate, edge_model
-from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges
+from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, Relaxation, as_edges
 from garnet.backbones.base import BUFFER
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph
@@ -57,15 +57,7 @@ class PGD(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        descent = _all_pairs(self, task)
-        try:
-            for step in range(self.steps):
-                descent.step(self.lr / math.sqrt(step + 1))
-                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
-        except Stop:
-            yield as_edges(descent.best.flips, task.graph.num_nodes)
-            raise
-        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+        yield from _climbed(self, task, _all_pairs(self, task))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,23 +96,19 @@ class MinMax(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        descent = _all_pairs(self, task)
-        learner = _Learner(descent.problem.model, task.graph, self.inner_lr)
-        try:
-            for step in range(self.steps):
-                edges, weights = descent.problem.weighted(descent.numbers, descent.p)
-                for _ in range(self.inner_steps):
-                    learner.step(edges, weights)
-                descent.face(learner.model)
-                descent.step(self.lr / math.sqrt(step + 1))
-                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
-        except Stop:
-            yield as_edges(descent.best.flips, task.graph.num_nodes)
-            raise
-        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+        ascent = _all_pairs(self, task)
+        learner = Learner(ascent.problem.model, task.graph, self.inner_lr)
+
+        def learn() -> None:
+            edges, weights = ascent.problem.weighted(ascent.numbers, ascent.p)
+            for _ in range(self.inner_steps):
+                learner.step(edges, weights)
+            ascent.face(learner.model)
+
+        yield from _climbed(self, task, ascent, before=learn)
 
 
-class _Learner:
+class Learner:
     """A model that is trained on, on graphs with weighted edges."""
 
     def __init__(self, model: EdgeModel, graph: Graph, rate: float) -> None:
@@ -146,7 +134,8 @@ class _Learner:
         self._optimizer.step()
 
 
-def _all_pairs(attack: PGD | MinMax, task: Task) -> Descent:
+def _all_pairs(attack: PGD | MinMax, task: Task) -> ProjectedAscent:
+    """The ascent of an attack before its first step, with every pair in its block."""
     n = task.graph.num_nodes
     if n > MOST_NODES:
         raise GraphError(
@@ -156,4 +145,12 @@ def _all_pairs(attack: PGD | MinMax, task: Task) -> Descent:
     model = edge_model(task, attack.surrogate, attack.device)
     pairs = Candidates(n, task.targets, torch.zeros(0, dtype=torch.int64, device=attack.device))
     problem = Relaxation.of(task, model, attack.loss, attack.labels, task.targets)
-    return Descent(problem, task.budget, pairs.all())
+    return ProjectedAscent(problem, task.budget, pairs.all())
+
+
+def _climbed(
+    attack: PGD | MinMax, task: Task, ascent: ProjectedAscent, before: Callable[[], None] = lambda: None
+) -> Iterator[Edges]:
+    """All steps, each smaller than the last, and what is drawn in the end."""
+    yield from ascent.climb(task, [attack.lr / math.sqrt(step + 1) for step in range(attack.steps)], before=before)
+    yield as_edges(ascent.sampled(attack.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)

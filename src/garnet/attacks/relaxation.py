@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from garnet.attacks.base import Task
 from garnet.attacks.models import EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
 from garnet.graph.graph import Edges
+from garnet.progress import Stop
 
 Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 
@@ -160,8 +162,8 @@ class Relaxation:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """What a descent has found: a block, its probabilities, and the loss after the most probable flips."""
+class BestFlips:
+    """What an ascent has found: a block, its probabilities, and the loss after the most probable flips."""
 
     loss: float
     flips: Tensor
@@ -169,7 +171,7 @@ class Best:
     p: Tensor
 
 
-class Descent:
+class ProjectedAscent:
     """Projected gradient ascent of a loss in the probabilities of flips.
 
     Attributes:
@@ -183,12 +185,12 @@ class Descent:
     def __init__(self, problem: Relaxation, budget: int, numbers: Tensor) -> None:
         self.problem, self.budget, self.numbers = problem, budget, numbers
         self.p = torch.zeros(len(numbers), device=numbers.device)
-        self.best = Best(-math.inf, numbers[:0], numbers, self.p)
+        self.best = BestFlips(-math.inf, numbers[:0], numbers, self.p)
 
     def face(self, model: EdgeModel) -> None:
         """Go on against another model, for which nothing has been found yet."""
         self.problem = replace(self.problem, model=model)
-        self.best = Best(-math.inf, self.numbers[:0], self.numbers, self.p)
+        self.best = BestFlips(-math.inf, self.numbers[:0], self.numbers, self.p)
 
     def step(self, rate: float) -> None:
         """One step along the gradient; the largest of it, as many as the budget, are `rate` in the mean."""
@@ -198,7 +200,29 @@ class Descent:
         flips = _likeliest(self.numbers, self.p, self.budget)
         loss = self.problem.flipped(flips)
         if loss > self.best.loss:
-            self.best = Best(loss, flips, self.numbers, self.p)
+            self.best = BestFlips(loss, flips, self.numbers, self.p)
+
+    def climb(
+        self,
+        task: Task,
+        rates: Sequence[float],
+        *,
+        before: Callable[[], None] = lambda: None,
+        after: Callable[[int], None] = lambda step: None,
+    ) -> Iterator[Edges]:
+        """Take steps of these rates, with something done before and after each; nothing is decided by it.
+
+        Where the attack is stopped meanwhile, the best flips so far are what it comes to.
+        """
+        try:
+            for step, rate in enumerate(rates):
+                before()
+                self.step(rate)
+                task.tell(f"loss {self.best.loss:.4f}, step", step + 1, len(rates))
+                after(step)
+        except Stop:
+            yield as_edges(self.best.flips, task.graph.num_nodes)
+            raise
 
     def shrink(self, most: int) -> None:
         """Keep the likeliest pairs of the block, and none of probability zero."""
