@@ -363,7 +363,7 @@ def test_false_alarms_are_what_suspicion_leaves_of_the_doubted(found):
 
 
 def test_it_shows_itself_in_a_line_and_in_a_small_table(known, found):
-    assert repr(found).startswith("Audit(600 nodes, ")
+    assert repr(found).startswith("Audit(600 nodes;")
     assert len(repr(found)) < 200
     hostile = np.array([f"<script>{number}</script>" for number in range(600)])
     shown = audit(as_graph(known[1], names=hostile))._repr_html_()
