@@ -27,10 +27,6 @@ from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Device, Natural, Positive
 
-# Pairs that stay in the block, for each flip of the budget: with more of them, probabilities spread thin and say little
-# of the few flips that can be made; with fewer, first guesses stay.
-_KEPT = 3
-
 
 @dataclass(frozen=True, kw_only=True)
 class PRBCD(Attack):
@@ -86,7 +82,7 @@ class PRBCD(Attack):
             generator = np.random.default_rng([task.seed, number])
             ascent = ProjectedAscent(problem, budget, pairs.draw(self.block_size, generator, budget))
             others = pairs if len(ascent.numbers) < pairs.size else None
-            yield from ascent.climb(task, rates, after=partial(self._renew, ascent, others, generator))
+            yield from ascent.climb(task, rates, partial(self._renew, ascent, others, generator))
             chosen = ascent.sampled(self.samples, generator)
             flips = torch.cat([flips, chosen])
             yield as_edges(chosen, task.graph.num_nodes)
@@ -94,12 +90,11 @@ class PRBCD(Attack):
     def _renew(
         self, ascent: ProjectedAscent, others: Candidates | None, generator: np.random.Generator, step: int
     ) -> None:
-        """Draw a part of the block anew after a step, if there are other pairs; last, go back to the best block."""
-        if step == self.steps - 1:
+        """Before a step, draw a part of the block anew, if there are other pairs; for the last ones, take the best."""
+        if step == self.steps:
             ascent.go_back()
-        elif others is not None and step < self.steps:
-            ascent.shrink(min(self.block_size // 2, _KEPT * ascent.budget))
-            ascent.extend(others.draw(self.block_size - len(ascent.numbers), generator, 0))
+        elif others is not None and 0 < step < self.steps:
+            ascent.renew(others, self.block_size, generator)
 
     def _require_room(self, pairs: Candidates, budget: int) -> None:
         """Refuse a block in which the flips of a budget have no others beside them."""

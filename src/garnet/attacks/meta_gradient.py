@@ -153,7 +153,7 @@ def first_order_gradient(graph: MutableGraph, aim: Aim, descent: Descent, genera
     course = _course(graph, aim, descent, generator)
     weights = course.maps()  # (d, steps, classes)
     wide = weights.flatten(1)
-    drawn = _times(aim.features, wide)
+    drawn = aim.features.matrix @ wide
     logits = (course.matrix @ (course.matrix @ drawn)).view(len(drawn), -1, aim.classes)
     slopes = aim.loss_slope(logits).flatten(1)
     if not slopes.isfinite().all() or not wide.isfinite().all():
@@ -210,9 +210,9 @@ class Course:
         place, second = places[-1], seconds[-1]
         first = self.first + self.seen.T @ place
         both = first @ second
-        drawn = _times(self.aim.features, both)
+        drawn = self.aim.features.matrix @ both
         slope = self.aim.loss_slope(self.matrix @ (self.matrix @ drawn))
-        by_map = _transposed_times(self.aim.features, self.matrix @ (self.matrix @ slope))  # (d, classes)
+        by_map = _transposed_times(self.aim.features.matrix, self.matrix @ (self.matrix @ slope))  # (d, classes)
         by_first = by_map @ second.T
         by_seen = place @ by_first.T  # the last weights hold M themselves
         by_place, by_second = self.seen @ by_first, first.T @ by_map
@@ -222,7 +222,7 @@ class Course:
         by_begin = by_hidden.sum(dim=0)
         by_kernel = torch.einsum("smh,snh->mn", by_hidden, places[:-1])
         by_seen = by_seen + by_begin @ self.first.T + (by_kernel + by_kernel.T) @ self.seen
-        rows = _times(self.aim.features, by_seen.T.contiguous()).T.contiguous()
+        rows = (self.aim.features.matrix @ by_seen.T.contiguous()).T.contiguous()
         return slope, drawn, rows
 
 
@@ -271,10 +271,5 @@ def _through_both(matrix: Operator, slope: Tensor, drawn: Tensor, nodes: Tensor,
     return PairGradient(left, right, nodes, rows)
 
 
-def _times(features: Features, weight: Tensor) -> Tensor:
-    return features.matrix @ weight
-
-
-def _transposed_times(features: Features, block: Tensor) -> Tensor:
-    matrix = features.matrix
+def _transposed_times(matrix: Tensor | SparseMatrix, block: Tensor) -> Tensor:
     return matrix.T @ block if isinstance(matrix, Tensor) else matrix.transposed() @ block

@@ -99,13 +99,13 @@ class MinMax(Attack):
         ascent = _all_pairs(self, task)
         learner = Learner(ascent.problem.model, task.graph, self.inner_lr)
 
-        def learn() -> None:
+        def learn(step: int) -> None:
             edges, weights = ascent.problem.weighted(ascent.numbers, ascent.p)
             for _ in range(self.inner_steps):
                 learner.step(edges, weights)
             ascent.face(learner.model)
 
-        yield from _climbed(self, task, ascent, before=learn)
+        yield from _climbed(self, task, ascent, learn)
 
 
 class Learner:
@@ -130,7 +130,7 @@ class Learner:
         """One step of the training loss."""
         logits = replace(self._model, parameters=self._parameters).logits(edges, weights)
         self._optimizer.zero_grad(set_to_none=True)
-        cross_entropy(logits[self._nodes], self._labels).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(cross_entropy(logits[self._nodes], self._labels))
         self._optimizer.step()
 
 
@@ -149,8 +149,8 @@ def _all_pairs(attack: PGD | MinMax, task: Task) -> ProjectedAscent:
 
 
 def _climbed(
-    attack: PGD | MinMax, task: Task, ascent: ProjectedAscent, before: Callable[[], None] = lambda: None
+    attack: PGD | MinMax, task: Task, ascent: ProjectedAscent, before_step: Callable[[int], None] = lambda step: None
 ) -> Iterator[Edges]:
     """All steps, each smaller than the last, and what is drawn in the end."""
-    yield from ascent.climb(task, [attack.lr / math.sqrt(step + 1) for step in range(attack.steps)], before=before)
+    yield from ascent.climb(task, [attack.lr / math.sqrt(step + 1) for step in range(attack.steps)], before_step)
     yield as_edges(ascent.sampled(attack.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)

@@ -19,6 +19,10 @@ from garnet.progress import Stop
 
 Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 
+# Pairs that stay in a block that is renewed, for each flip of the budget: with more of them, probabilities spread thin
+# and say little of the few flips that can be made; with fewer, first guesses stay.
+_KEPT = 3
+
 
 def aims(task: Task) -> list[tuple[NDArray[np.int64], int]]:
     """Targets that are attacked together, and with how many flips: one after the other if each has its own budget."""
@@ -203,37 +207,25 @@ class ProjectedAscent:
             self.best = BestFlips(loss, flips, self.numbers, self.p)
 
     def climb(
-        self,
-        task: Task,
-        rates: Sequence[float],
-        *,
-        before: Callable[[], None] = lambda: None,
-        after: Callable[[int], None] = lambda step: None,
+        self, task: Task, rates: Sequence[float], before_step: Callable[[int], None] = lambda step: None
     ) -> Iterator[Edges]:
-        """Take steps of these rates, with something done before and after each; nothing is decided by it.
-
-        Where the attack is stopped meanwhile, the best flips so far are what it comes to.
-        """
+        """Take steps of these rates; where the attack is stopped among them, it gets the best flips so far."""
         try:
             for step, rate in enumerate(rates):
-                before()
+                before_step(step)
                 self.step(rate)
                 task.tell(f"loss {self.best.loss:.4f}, step", step + 1, len(rates))
-                after(step)
         except Stop:
             yield as_edges(self.best.flips, task.graph.num_nodes)
             raise
 
-    def shrink(self, most: int) -> None:
-        """Keep the likeliest pairs of the block, and none of probability zero."""
-        kept = self.p.topk(min(most, int((self.p > 0).sum()))).indices
-        self.numbers, self.p = self.numbers[kept], self.p[kept]
-
-    def extend(self, drawn: Tensor) -> None:
-        """Take pairs into the block that are not in it."""
-        drawn = drawn[~torch.isin(drawn, self.numbers)]
-        self.numbers = torch.cat([self.numbers, drawn])
-        self.p = torch.cat([self.p, self.p.new_zeros(len(drawn))])
+    def renew(self, pairs: Candidates, size: int, generator: np.random.Generator) -> None:
+        """Keep the likeliest pairs of the block, none of probability zero, and fill it up with others to this size."""
+        kept = self.p.topk(min(size // 2, _KEPT * self.budget, int((self.p > 0).sum()))).indices
+        numbers, p = self.numbers[kept], self.p[kept]
+        drawn = pairs.draw(size - len(numbers), generator, 0)
+        drawn = drawn[~torch.isin(drawn, numbers)]
+        self.numbers, self.p = torch.cat([numbers, drawn]), torch.cat([p, p.new_zeros(len(drawn))])
 
     def go_back(self) -> None:
         """To the best block so far."""

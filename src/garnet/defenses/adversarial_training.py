@@ -35,8 +35,6 @@ from garnet.training.predictor import Predictor
 from garnet.training.supervision import Best, Lesson, require_trainable
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
-# As in PRBCD: pairs that stay in the block, for each flip of the budget.
-_KEPT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,8 +232,7 @@ class _Adversary:
         descent.problem = problem
         for _ in range(defense.steps):
             if len(descent.numbers) < self._pairs.size:
-                descent.shrink(min(self._size // 2, _KEPT * flips))
-                descent.extend(self._pairs.draw(self._size - len(descent.numbers), self._generator, 0))
+                descent.renew(self._pairs, self._size, self._generator)
             descent.step(defense.step_size)
         edges, weights = problem.weighted(descent.numbers, descent.p)
         there = weights > 0
