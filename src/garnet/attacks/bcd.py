@@ -19,9 +19,9 @@ from garnet.attacks.relaxation import (
     Loss,
     ProjectedAscent,
     Relaxation,
-    aims,
     as_edges,
     pair_numbers,
+    target_groups,
 )
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
@@ -69,13 +69,13 @@ class PRBCD(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        # Before the surrogate is trained; where there are more aims, they are alike.
-        targets, budget = aims(task)[0]
+        # Before the surrogate is trained; where there are more groups, they are alike.
+        targets, budget = target_groups(task)[0]
         self._require_room(Candidates(task.graph.num_nodes, targets, torch.zeros(0, dtype=torch.int64)), budget)
         model = edge_model(task, self.surrogate, self.device)
         flips = torch.zeros(0, dtype=torch.int64, device=self.device)
         rates = [self.lr] * self.steps + [self.lr / math.sqrt(step + 1) for step in range(self.fine_steps)]
-        for number, (targets, budget) in enumerate(aims(task)):
+        for number, (targets, budget) in enumerate(target_groups(task)):
             problem = Relaxation.of(task, model, self.loss, self.labels, targets).after(flips)
             pairs = Candidates(task.graph.num_nodes, targets, flips)
             budget = min(budget, pairs.size)
@@ -119,9 +119,7 @@ class GRBCD(Attack):
         steps: among which the budget is spread; never more than there are flips.
         loss: what is made large; see `attack_loss`. None is `masked-cross-entropy` against a victim, and `tanh-margin`
             through a surrogate, which may be too unsure of all nodes for the entropy to tell who wavers.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
-        device: where to compute.
+        labels, surrogate, device: as for `PRBCD`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -139,7 +137,7 @@ class GRBCD(Attack):
         loss = self.loss or ("tanh-margin" if task.victim is None else "masked-cross-entropy")
         done = pair_numbers(torch.from_numpy(task.done).to(self.device), n)
         flips = done[:0]
-        for number, (targets, budget) in enumerate(aims(task)):
+        for number, (targets, budget) in enumerate(target_groups(task)):
             clean = Relaxation.of(task, model, loss, self.labels, targets)
             budget = min(budget, Candidates(n, targets, flips).size)
             steps = min(self.steps, budget)

@@ -71,15 +71,10 @@ class MinMax(Attack):
 
     Attributes:
         steps: along the gradient in the flips.
-        lr: by how much the first raises the probabilities of the most promising flips, as many as the budget, in the
-            mean.
+        lr: as for `PGD`.
         inner_steps: of the model's weights after each.
         inner_lr: their size.
-        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
-        loss: what is made large; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
-        device: where to compute.
+        samples, loss, labels, surrogate, device: as for `PGD`.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")

@@ -24,7 +24,7 @@ Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 _KEPT = 3
 
 
-def aims(task: Task) -> list[tuple[NDArray[np.int64], int]]:
+def target_groups(task: Task) -> list[tuple[NDArray[np.int64], int]]:
     """Targets that are attacked together, and with how many flips: one after the other if each has its own budget."""
     if task.per_target is None:
         return [(task.targets, task.budget)]
