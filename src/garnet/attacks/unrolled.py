@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.meta_gradient import Aim, Descent
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import PairGradient
 from garnet.backbones.base import BUFFER, Backbone
 from garnet.backbones.gcn import GCNInputs
@@ -18,7 +18,7 @@ from garnet.linalg.sparse import SparseMatrix
 
 
 def unrolled_meta_gradient(
-    wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator, backbone: Backbone
+    graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator, backbone: Backbone
 ) -> PairGradient:
     """The gradient of the attacker's loss after training, followed by automatic differentiation.
 
@@ -29,7 +29,7 @@ def unrolled_meta_gradient(
     Raises:
         ParameterError: the backbone is not one that averages over neighbours by that matrix alone.
     """
-    tape = _Tape(SparseMatrix(wiring.normalized(), wiring.device, symmetric=True))
+    tape = _Tape(SparseMatrix(graph.normalized(), aim.device, symmetric=True))
     inputs: Any = GCNInputs(aim.features, tape)  # type: ignore[arg-type]
     width = aim.features.matrix.shape[1]
     parameters = {name: value[None] for name, value in backbone.initial(width, aim.classes, generator).items()}
@@ -54,7 +54,7 @@ def unrolled_meta_gradient(
     tape.pairs = []
     logits.backward(aim.loss_slope(logits.detach()))  # type: ignore[no-untyped-call]
     left, right = (torch.cat(side, dim=1) for side in zip(*tape.pairs, strict=True))
-    return PairGradient(left, right, aim.train[:0], left.new_zeros(0, wiring.n))
+    return PairGradient(left, right, aim.train[:0], left.new_zeros(0, graph.n))
 
 
 class _Tape:

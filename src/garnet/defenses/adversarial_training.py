@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from garnet.attacks.models import EdgeModel
-from garnet.attacks.relaxation import Candidates, Descent, Relaxation
+from garnet.attacks.relaxation import Candidates, ProjectedAscent, Relaxation
 from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Noise, Parameters, require_features
 from garnet.backbones.gcn import GCNInputs
@@ -35,8 +35,6 @@ from garnet.training.predictor import Predictor
 from garnet.training.supervision import Best, Lesson, require_trainable
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
-# As in PRBCD: pairs that stay in the block, for each flip of the budget.
-_KEPT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +213,7 @@ class _Adversary:
         self._generator = np.random.default_rng(course.seed)
         self._nodes = lesson.nodes if defense.attacked == "taught" else torch.arange(n, device=device)
         self._edges = torch.from_numpy(course.graph.edges).to(device), torch.from_numpy(course.graph.weights).to(device)
-        self._descent: Descent | None = None
+        self._descent: ProjectedAscent | None = None
 
     def attacked(self, parameters: Parameters) -> GCNInputs:
         """The graph after a few more steps against a model."""
@@ -229,13 +227,12 @@ class _Adversary:
         labels = torch.where(self._lesson.taught[0], self._lesson.target[0], predicted)[self._nodes]
         problem = Relaxation(model, self._nodes, labels, "tanh-margin", *self._edges)
         if self._descent is None:
-            self._descent = Descent(problem, flips, self._pairs.taken)
+            self._descent = ProjectedAscent(problem, flips, self._pairs.taken)
         descent = self._descent
         descent.problem = problem
         for _ in range(defense.steps):
             if len(descent.numbers) < self._pairs.size:
-                descent.shrink(min(self._size // 2, _KEPT * flips))
-                descent.extend(self._pairs.draw(self._size - len(descent.numbers), self._generator, 0))
+                descent.renew(self._pairs, self._size, self._generator)
             descent.step(defense.step_size)
         edges, weights = problem.weighted(descent.numbers, descent.p)
         there = weights > 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from torch_geometric.nn import models
 
-from garnet.attacks.base import Stop
+from garnet.attacks import Stop
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.random import Random
@@ -312,11 +312,11 @@ def test_greedy_goes_on_with_a_larger_budget(graph, victim):
     assert loss_on(victim, more.apply(graph)) > loss_on(victim, first.apply(graph))
 
 
-def stop_at(step):
+def stop_at(call):
     calls = itertools.count(1)
 
-    def progress(text):
-        if next(calls) >= step:
+    def progress(step):
+        if next(calls) >= call:
             raise Stop
 
     return progress

@@ -249,8 +249,8 @@ def test_stopped_anywhere_it_goes_on_as_if_it_had_not_been(at_once, budget, targ
     whole = attack(graph, budget=budget, **given)
     for last in (1, 5, 7):
 
-        def stop(text, last=last):
-            if int(text.split()[0]) >= last:
+        def stop(step, last=last):
+            if step.done >= last:
                 raise Stop
 
         part = attack(graph, budget=budget, progress=stop, **given)
