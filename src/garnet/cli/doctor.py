@@ -11,7 +11,6 @@ _OPTIONAL = {
     "faiss-cpu": "the search Ivf",
     "torch_geometric": "PyG Data in and out",
     "networkx": "NetworkX graphs in and out",
-    "matplotlib": "garnet figures",
 }
 
 
