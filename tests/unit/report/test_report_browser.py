@@ -8,8 +8,8 @@ import pytest
 
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
+from garnet.bench.cell import Cell
 from garnet.bench.record import Record
-from garnet.bench.study import Cell
 from garnet.datasets import block_model
 from garnet.report.page import write_report
 from garnet.report.result import Accuracy, make_result

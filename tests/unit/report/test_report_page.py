@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
+from garnet.bench.cell import Cell
 from garnet.bench.record import Record
-from garnet.bench.study import Cell
 from garnet.cli.demo import _histogram
 from garnet.cli.report import report
 from garnet.datasets import block_model, cora, random_split
