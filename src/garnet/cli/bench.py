@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -79,24 +79,48 @@ def show(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
     """Show records as tables; of a study, those in results/STUDY.jsonl."""
-    from garnet.bench.record import latest, read_records
     from garnet.errors import GarnetError
 
     for source in sources:
-        title, note, cells, path = source.stem, "", None, source
-        if source.suffix == ".toml":
-            from garnet.bench.study import load_study
-
-            study = load_study(source)
-            title, note, path = study.title, study.note, records_of(source, study)
-            cells = [cell.facts() for cell in study.cells]
-        elif not os.path.exists(source):  # noqa: PTH110 - the method of a path fails where a name is too long
+        if source.suffix != ".toml" and not os.path.exists(source):  # noqa: PTH110 - Path.exists fails on a long name
             raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
-        records, damages = read_records(path)
-        say_damages(path, damages)
-        if not records:
-            err.print(f"{printable(path)} has no records yet", soft_wrap=True)
-        _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
+        found = read_recorded(source)
+        if not found.records:
+            err.print(f"{printable(found.path)} has no records yet", soft_wrap=True)
+        _show(found.title, found.note, found.cells, tuple(found.records.values()), markdown=markdown)
+
+
+class Recorded(NamedTuple):
+    """What has been measured of a study, or is in a file of records.
+
+    Attributes:
+        path: of the records.
+        title: of the study, or the name of the file.
+        note: of the study.
+        cells: that the study has; None for a file of records.
+        records: the latest of each key, those of other studies in the same file among them.
+    """
+
+    path: Path
+    title: str
+    note: str
+    cells: list[dict[str, object]] | None
+    records: dict[str, Record]
+
+
+def read_recorded(source: Path) -> Recorded:
+    """The records in a file, or those of a study (.toml); lines that are no records are named on standard error."""
+    from garnet.bench.record import latest, read_records
+    from garnet.bench.study import load_study
+
+    path, title, note, cells = source, source.stem, "", None
+    if source.suffix.lower() == ".toml":
+        study = load_study(source)
+        path, title, note = records_of(source, study), study.title, study.note
+        cells = [cell.facts() for cell in study.cells]
+    records, damages = read_records(path)
+    say_damages(path, damages)
+    return Recorded(path, title, note, cells, latest(records))
 
 
 def records_of(path: Path, study: Study) -> Path:
