@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 SECONDS ?= 60
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow campaign fuzz lint bench docs wheel clean
+.PHONY: demo test slow campaign fuzz lint figures tables bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -27,6 +27,14 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.tables --check
+
+# Both write into the pages what the records in results/ say.
+figures: $(STAMP)
+	$(BIN)/python -m tools.figures --overwrite
+
+tables: $(STAMP)
+	$(BIN)/python -m tools.tables
 
 bench: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[benchmarks]'

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from garnet.bench.study import threat
-
-Facts = Mapping[str, Any]
+from garnet.bench.cell import Facts, threat
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,12 @@ def read_small(path: str | Path, most: int) -> bytes:
     return content
 
 
+def reason_of(error: OSError) -> str:
+    """Why the system refused something, as the end of a sentence."""
+    text = error.strerror or "for a reason the system does not tell"
+    return text[:1].lower() + text[1:]
+
+
 def _without_waiting(path: str, flags: int) -> int:
     """A pipe that nobody writes to would keep an ordinary call from ever returning."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from garnet.bench.reading import read_small
+from garnet.bench.cell import Facts, describe, key_of
+from garnet.bench.reading import read_small, reason_of
 from garnet.bench.schema import check_record
-from garnet.bench.study import describe, key_of
 from garnet.errors import GarnetError
+from garnet.io.failures import writing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +43,7 @@ class Record:
     """
 
     key: str
-    cell: Mapping[str, Any]
+    cell: Facts
     status: Literal["done", "failed"]
     reason: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +59,15 @@ class Record:
 
     def __str__(self) -> str:
         return describe(self.cell)
+
+    @property
+    def outcome(self) -> str:
+        """What came of the cell, in a few words: `82.5 ± 0.3`, `done`, or why it failed."""
+        if self.status == "failed":
+            return f"failed: {self.reason}"
+        if self.mean is None:
+            return "done"
+        return f"{self.mean:.1f}" + ("" if self.sd is None else f" ± {self.sd:.1f}")
 
     def line(self) -> str:
         """The record as one line of JSON, without its end."""
@@ -105,7 +115,7 @@ def read_records(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ..
     except FileNotFoundError:
         return (), ()
     except OSError as error:
-        raise GarnetError(f"Cannot read the records in {path}: {_lower(error.strerror)}.") from None
+        raise GarnetError(f"Cannot read the records in {path}: {reason_of(error)}.") from None
     if content.count(b"\n") > _MOST_LINES:
         raise GarnetError(f"Cannot read the records in {path}: it has more than {_MOST_LINES:,} lines.")
     records: list[Record] = []
@@ -135,7 +145,7 @@ def append_record(path: str | Path, record: Record) -> None:
     """
     # JSON has the same escapes for half of a surrogate pair as Python, which UTF-8 cannot write.
     line = record.line().encode(errors="backslashreplace") + b"\n"
-    try:
+    with writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             _lock(descriptor)
@@ -145,8 +155,6 @@ def append_record(path: str | Path, record: Record) -> None:
             _write(descriptor, b"\n" + line if unfinished else line, size)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise GarnetError(f"Cannot write {path}: {_lower(error.strerror)}.") from error
 
 
 def _lock(descriptor: int) -> None:
@@ -208,8 +216,3 @@ def _parse(line: bytes) -> Record:
         raise ValueError("its key does not belong to its cell")
     known = {one.name: found[one.name] for one in fields(Record)}
     return Record(**known | {"seeds": tuple(found["seeds"])})
-
-
-def _lower(reason: str | None) -> str:
-    text = reason or "for a reason the system does not tell"
-    return text[:1].lower() + text[1:]

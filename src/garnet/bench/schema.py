@@ -46,8 +46,14 @@ def _require(holds: bool, value: Any, field: str, must: str) -> None:
         raise ValueError(f"its field {brief(field)} must be {must}, not {brief(value)}")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a number as JSON and TOML have it, and not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer, and not a truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _one_of(*names: str) -> Check:
@@ -70,13 +76,13 @@ def _text(longest: int = LONGEST_NAME, *, least: int = 0, printable: bool = True
 
 def _number(low: float = -_LARGEST, high: float = _LARGEST) -> Check:
     def check(value: Any, field: str) -> None:
-        _require(_is_number(value) and low <= value <= high, value, field, f"a number from {low:g} to {high:g}")
+        _require(is_number(value) and low <= value <= high, value, field, f"a number from {low:g} to {high:g}")
 
     return check
 
 
 def _whole(value: Any, field: str) -> None:
-    fits = _is_number(value) and isinstance(value, int) and 0 <= value <= _LARGEST_INTEGER
+    fits = is_whole(value) and 0 <= value <= _LARGEST_INTEGER
     _require(fits, value, field, f"an integer from 0 to {_LARGEST_INTEGER}")
 
 
@@ -126,7 +132,7 @@ def _setting(value: Any, field: str) -> None:
     elif isinstance(value, str):
         _text()(value, field)
     elif value is not None and not isinstance(value, bool):
-        _require(_is_number(value), value, field, "text, a number or a list of numbers")
+        _require(is_number(value), value, field, "text, a number or a list of numbers")
         _number()(value, field)
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from garnet.bench import published
+from garnet.bench.cell import Facts, attack_words, describe, key_of, threat
 from garnet.bench.record import Record, spread
-from garnet.bench.study import attack_words, describe, key_of, threat
 from garnet.errors import GarnetError
 
-Facts = Mapping[str, Any]
 _MISSING = "–"
 _MOST_ENTRIES = 100_000
 

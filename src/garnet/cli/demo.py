@@ -38,7 +38,7 @@ def demo(
     from garnet.graph.edges import canonical, contains
     from garnet.purify.garnet import GARNET
     from garnet.report.page import write_report
-    from garnet.report.result import Accuracy, make_result
+    from garnet.report.purification_record import Accuracy, PurificationRecord
     from garnet.training.loop import train
 
     require_page(report)
@@ -85,7 +85,7 @@ def demo(
         markup=True,
     )
     accuracy = Accuracy(before=right[0], after=right[1], model="GCN")
-    subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
+    subject = PurificationRecord.of(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
     with outputs:
         write_report(subject, outputs.staged(report), title=_TITLE)
     out.print(

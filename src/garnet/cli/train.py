@@ -154,7 +154,7 @@ def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
 
 def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
     """Models of the graph that `fitted`, a `Purified`, purifies; what that did to graph and models is written down."""
-    from garnet.report.result import Accuracy, save_result
+    from garnet.report.purification_record import Accuracy, PurificationRecord
 
     plain = replace(fitted, purifier=None)
     before = plain.fit_seeds(graph, seeds, progress=progress)
@@ -162,7 +162,7 @@ def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progre
     after = plain.fit_seeds(result.graph, seeds, progress=progress)
     shares = [tuple(one.accuracy() for one in models) for models in (before, after)]
     accuracy = Accuracy(before=shares[0], after=shares[1], model=type(fitted.backbone).__name__)
-    save_result(path, graph, result, accuracy=accuracy, command=command_line())
+    PurificationRecord.of(graph, result, accuracy=accuracy, command=command_line()).save(path)
     return tuple(replace(one, stages=(*result.stages, *one.stages)) for one in after)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from garnet.figures.canvas import BLUE, PAPERS, VERMILION, drawn_in, legend, sheet
-from garnet.figures.records import Cells, in_paper, mean_sd
+from tools.figures.canvas import BLUE, PAPERS, VERMILION, drawn_in, legend, sheet
+from tools.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from garnet.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, legend, sheet
-from garnet.figures.records import Benchmark
+from tools.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, legend, sheet
+from tools.records import Benchmark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

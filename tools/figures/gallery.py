@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from garnet.figures import canvas
-from garnet.figures.records import Benchmark
-from garnet.figures.table import FIGURES, Drawing
 from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
 from garnet.io.targets import require_file, require_folder
-from garnet.progress import Progress, Step
 from garnet.registry import known_name
+from tools.figures import canvas
+from tools.figures.catalogue import FIGURES, Drawing
+from tools.records import Benchmark
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +51,6 @@ def write(
     records: str | Path = "results",
     only: Iterable[str] = (),
     overwrite: bool = False,
-    progress: Progress | None = None,
 ) -> tuple[Path, ...]:
     """Draw figures into a folder, each as SVG and PNG; all of them, unless some are named, with the page `index.md`.
 
@@ -63,7 +61,6 @@ def write(
         records: the folder of records.
         only: names of `FIGURES`.
         overwrite: replace figures of these names that are there.
-        progress: called with the name of each figure.
 
     Returns:
         The files written.
@@ -81,11 +78,7 @@ def write(
     if folder.is_dir():
         for path in written:
             require_file(path, overwrite=overwrite)
-    drawn: dict[str, Figure] = {}
-    for name in wanted or FIGURES:
-        if progress is not None:
-            progress(Step(name))
-        drawn[name] = draw(name, records)
+    drawn = {name: draw(name, records) for name in wanted or FIGURES}
     with writing(folder):
         folder.mkdir(exist_ok=True)
     with canvas.style():
@@ -103,7 +96,7 @@ def index(records: Path, shown_in: Path) -> str:
     there = Path(os.path.relpath(records, shown_in)).as_posix()
     parts = [
         "# Figures",
-        "The paper's figures and ours, drawn from committed records by `garnet figures -o docs/figures --overwrite`. "
+        "The paper's figures and ours, drawn from committed records by `python -m tools.figures --overwrite`. "
         "Error bars are one standard deviation over seeds. Hollow markers and dashed lines are the paper's, from its "
         "tables and text: its own figures have no numbers to read. Drawing needs the records alone; most of the "
         "commands that make the records need the published graphs, in the folder that `GARNET_DATA` names.",
@@ -114,7 +107,8 @@ def index(records: Path, shown_in: Path) -> str:
             f"## {drawing.title}",
             f"![{drawing.title}]({name}.svg)",
             drawing.see,
-            f"As [SVG]({name}.svg) and [PNG]({name}.png). Drawn by `garnet figures {name}` from {files}, made by:",
+            f"As [SVG]({name}.svg) and [PNG]({name}.png). "
+            f"Drawn by `python -m tools.figures {name}` from {files}, made by:",
             f"<!-- not run: takes minutes to hours -->\n```\n{made_by(drawing, records)}\n```",
         ]
     return "\n\n".join(parts) + "\n"

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
-from garnet.report.provenance import cost_section, made_section
-from garnet.report.sections import Section, facts, percent, plural, table
+from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
 from garnet.report.statistics import share_interval
 from garnet.training.predictor import Predictor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from garnet.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, drawn_in, legend, sheet
-from garnet.figures.records import Benchmark
+from tools.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, drawn_in, legend, sheet
+from tools.records import Benchmark
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

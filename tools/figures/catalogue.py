@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from garnet.figures import budgets, cost, doubts, neighbourhoods, refinement, spectra, sweeps
+from tools.figures import budgets, cost, doubts, neighbourhoods, refinement, spectra, sweeps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

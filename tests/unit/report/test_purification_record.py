@@ -10,8 +10,8 @@ from garnet import GARNET, as_graph, load_graph
 from garnet.datasets import block_model
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.provenance import Provenance
-from garnet.report.purification_record import bins, counts_in
-from garnet.report.result import Accuracy, load_result, make_result, save_result
+from garnet.report.purification_record import Accuracy, PurificationRecord
+from garnet.report.statistics import bins, counts_in
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def described(path, **changed):
 @pytest.fixture
 def saved(tmp_path, purified):
     path = tmp_path / "result.npz"
-    save_result(path, *purified)
+    PurificationRecord.of(*purified).save(path)
     return path
 
 
@@ -58,8 +58,8 @@ def test_a_result_comes_back_as_it_was(tmp_path_factory, seed, n, labelled, name
     path = tmp_path_factory.mktemp("result") / "one.npz"
     truth = graph.edges[::-1, : graph.num_edges // 3]
     accuracy = Accuracy(before=(0.5, 0.25), after=(1.0, 0.75), model="gcn")
-    save_result(path, graph, result, truth=truth, accuracy=accuracy, command="garnet purify 'a b'")
-    loaded = load_result(path)
+    PurificationRecord.of(graph, result, truth=truth, accuracy=accuracy, command="garnet purify 'a b'").save(path)
+    loaded = PurificationRecord.load(path)
     assert loaded.before == graph
     assert loaded.after == result.graph
     for name, chosen in (
@@ -97,7 +97,7 @@ def test_a_few_extreme_scores_leave_room_for_the_others():
 
 def test_the_same_purification_gives_the_same_bytes(tmp_path, purified):
     for name in ("one.npz", "two.npz"):
-        save_result(tmp_path / name, *purified)
+        PurificationRecord.of(*purified).save(tmp_path / name)
     contents = []
     for name in ("one.npz", "two.npz"):
         with zipfile.ZipFile(tmp_path / name) as archive:
@@ -107,15 +107,15 @@ def test_the_same_purification_gives_the_same_bytes(tmp_path, purified):
 
 def test_nothing_is_left_behind_where_it_cannot_be_written(tmp_path, purified):
     with pytest.raises(GarnetError, match="nowhere does not exist"):
-        save_result(tmp_path / "nowhere" / "result.npz", *purified)
+        PurificationRecord.of(*purified).save(tmp_path / "nowhere" / "result.npz")
     with pytest.raises(GraphError, match=r"an \.npz file"):
-        save_result(tmp_path / "result.csv", *purified)
+        PurificationRecord.of(*purified).save(tmp_path / "result.csv")
     assert not list(tmp_path.iterdir())
 
 
 def test_the_purification_of_another_graph_is_refused(purified):
     with pytest.raises(GraphError, match="another graph"):
-        make_result(block_model(201, mean_degree=6, seed=1), purified[1])
+        PurificationRecord.of(block_model(201, mean_degree=6, seed=1), purified[1])
 
 
 @pytest.mark.parametrize(
@@ -123,24 +123,24 @@ def test_the_purification_of_another_graph_is_refused(purified):
 )
 def test_truth_that_is_no_edges_is_refused(purified, truth):
     with pytest.raises(GraphError, match="adversarial edges"):
-        make_result(*purified, truth=truth)
+        PurificationRecord.of(*purified, truth=truth)
 
 
 @pytest.mark.parametrize("shares", [(), (1.2,), (float("nan"),), (80.0,)])
 def test_accuracies_are_shares(purified, shares):
     with pytest.raises(GraphError, match="share from 0 to 1"):
-        make_result(*purified, accuracy=Accuracy(before=(0.5,), after=shares))
+        PurificationRecord.of(*purified, accuracy=Accuracy(before=(0.5,), after=shares))
 
 
 def test_files_that_hold_no_result(tmp_path, purified):
     with pytest.raises(GraphError, match="no such file"):
-        load_result(tmp_path / "missing.npz")
+        PurificationRecord.load(tmp_path / "missing.npz")
     purified[0].save(tmp_path / "graph.npz")
     with pytest.raises(GraphError, match="garnet purify --result"):
-        load_result(tmp_path / "graph.npz")
+        PurificationRecord.load(tmp_path / "graph.npz")
     (tmp_path / "text.npz").write_text("nothing")
     with pytest.raises(GraphError, match="Cannot read"):
-        load_result(tmp_path / "text.npz")
+        PurificationRecord.load(tmp_path / "text.npz")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_one_sentence(saved, name, damage):
     with np.errstate(invalid="ignore"):
         rewrite(saved, **{name: damage(old)})
     with pytest.raises(GraphError, match="Cannot read"):
-        load_result(saved)
+        PurificationRecord.load(saved)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_a_damaged_file_is_one_sentence(saved, name, damage):
 def test_a_damaged_description_is_one_sentence(saved, changed):
     described(saved, **changed)
     with pytest.raises(GraphError, match="Cannot read"):
-        load_result(saved)
+        PurificationRecord.load(saved)
 
 
 def test_purify_saves_a_result(command, tmp_path):
     block_model(150, mean_degree=6, seed=2).save(tmp_path / "graph.npz")
     line = ("purify", tmp_path / "graph.npz", "-o", tmp_path / "clean.npz", "--rank", "6", "--json")
     status, out, _ = command(*line, "--result", tmp_path / "result.npz")
-    loaded, said = load_result(tmp_path / "result.npz"), json.loads(out)
+    loaded, said = PurificationRecord.load(tmp_path / "result.npz"), json.loads(out)
     assert status == 0
     assert loaded.after.num_edges == said["edges_after"]
     assert loaded.made.command.startswith("garnet purify ")

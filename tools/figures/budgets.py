@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from garnet.bench.record import Record
-from garnet.figures.canvas import LOOKS, PAPERS, drawn_in, legend, sheet
-from garnet.figures.records import Cells, in_paper, mean_sd
+from tools.figures.canvas import LOOKS, PAPERS, drawn_in, legend, sheet
+from tools.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from garnet.audit.audit import Audit
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Part, histogram
-from garnet.report.neighbourhood import KEPT, Ties
-from garnet.report.provenance import cost_section, made_section
-from garnet.report.sections import Section, neighbourhoods, percent, plural, table
+from garnet.report.neighbourhood import KEPT, Ties, neighbourhood_section
+from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
+from garnet.report.statistics import percentages_in
 
 _SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
 
@@ -23,8 +23,6 @@ def audit_sections(
     audit: Audit, nodes: Sequence[int] | None, names: Sequence[str] | None, command: str = ""
 ) -> list[Section]:
     """Verdict, how suspicion is spread, the least stable nodes, the most suspicious edges, and neighbourhoods."""
-    if names is None and audit.graph.names is not None:
-        names = [str(name) for name in audit.graph.names]
     ties = Ties(
         edges=audit.edges,
         kinds=np.full(len(audit.suspicion), KEPT, dtype=np.int8),
@@ -32,9 +30,9 @@ def audit_sections(
         scores=audit.suspicion,
         num_nodes=audit.graph.num_nodes,
         labels=audit.graph.labels,
-        names=names,
+        names=audit.graph.names if names is None else names,
     )
-    pictures = neighbourhoods(
+    pictures = neighbourhood_section(
         ties,
         nodes,
         orders=[
@@ -79,7 +77,7 @@ def _spread(audit: Audit) -> Section:
         return Section(title, "The audit compares edges to those that it plants at random; it found room for none.")
     bounds = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
     parts = [
-        Part(name=name, counts=100 * np.histogram(_log_odds(values), bounds)[0] / max(len(values), 1), colour=colour)
+        Part(name=name, counts=percentages_in(_log_odds(values), bounds), colour=colour)
         for name, values, colour in (
             ("edges of the graph", audit.suspicion, GREEN),
             ("planted at random", audit.planted, RED),
@@ -105,7 +103,7 @@ def _spread(audit: Audit) -> Section:
 
 def _log_odds(values: NDArray[np.float64]) -> NDArray[np.float64]:
     share = np.clip(values, 1e-12, 1 - 1e-12)
-    return np.clip(np.log(share / (1 - share)), -_FARTHEST, _FARTHEST)
+    return np.asarray(np.log(share / (1 - share)))
 
 
 def _nodes(audit: Audit, ties: Ties) -> Section:

@@ -4,35 +4,30 @@ import json
 import math
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from garnet.cli.figures import figures
 from garnet.errors import GarnetError, MissingExtra, ParameterError
-from garnet.figures import FIGURES, draw, write
-from garnet.figures.neighbourhoods import View, places
+from tools.figures import FIGURES, draw, write
+from tools.figures.neighbourhoods import View, places
 
 mpl = pytest.importorskip("matplotlib", reason="figures are drawn with matplotlib; pip install 'pygarnet[figures]'")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECORDS = ROOT / "results"
-if not RECORDS.is_dir():
-    pytest.skip("the records are in the repository, not in the distribution", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """All figures, as the command draws them."""
+    """All figures and their page."""
     folder = tmp_path_factory.mktemp("figures") / "here"
-    result = run("-o", folder, "--records", RECORDS)
-    assert result.exit_code == 0, result.output
+    write(folder, records=RECORDS)
     return folder
 
 
@@ -40,12 +35,6 @@ def drawn(tmp_path_factory):
 def records(tmp_path):
     """A copy of the records, to be damaged."""
     return Path(shutil.copytree(RECORDS, tmp_path / "records"))
-
-
-def run(*arguments):
-    app = typer.Typer()
-    app.command()(figures)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def cells(name):
@@ -94,10 +83,10 @@ def test_the_same_records_give_the_same_bytes(drawn, tmp_path):
 
 
 def test_the_command_draws_what_is_named_and_says_where(tmp_path):
-    result = run("growth", "k", "-o", tmp_path / "new", "--records", RECORDS)
-    assert result.exit_code == 0, result.output
+    line = [sys.executable, "-m", "tools.figures", "growth", "k", "-o", tmp_path / "new", "--records", RECORDS]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"growth.svg", "growth.png", "k.svg", "k.png"}
-    assert [Path(line).name for line in result.output.split()] == ["growth.svg", "k.svg"]
+    assert [Path(name).name for name in done.stdout.split()] == ["growth.svg", "k.svg"]
 
 
 def test_records_and_commands_of_the_figures_exist():

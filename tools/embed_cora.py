@@ -7,7 +7,7 @@ nodes and classes in the order of a file of the gnn-benchmark collection, so tha
 file fit this graph. The file lends its order alone: the script stops unless edges, words and classes of the two agree
 one by one. The same inputs give the same bytes.
 
-Usage: python scripts/embed_cora.py graphdatascience-2.2-py3-none-any.whl --order-like cora_lcc.npz
+Usage: python tools/embed_cora.py graphdatascience-2.2-py3-none-any.whl --order-like cora_lcc.npz
 Needs pyarrow (pip install 'pygarnet[embed]').
 """
 
@@ -17,7 +17,9 @@ import argparse
 import hashlib
 import io
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -50,12 +52,14 @@ def main() -> None:
     source = largest_component(read_wheel(arguments.wheel))
     order = match(source, reference)
     adjacency = source.adjacency[order][:, order]
-    features = sp.csr_array(source.features[order])
-    labels = renumber(source.labels[order], reference.labels)
+    words, classes = described(source)
+    wanted_words, wanted_classes = described(reference)
+    features = words[order]
+    labels = renumber(classes[order], wanted_classes)
     for what, found, wanted in (
         ("edges", adjacency, reference.adjacency),
-        ("words", features, sp.csr_array(reference.features)),
-        ("classes", labels, reference.labels),
+        ("words", features, wanted_words),
+        ("classes", labels, wanted_classes),
     ):
         different = (found != wanted).nnz if sp.issparse(found) else np.count_nonzero(found != wanted)
         if different:
@@ -88,7 +92,15 @@ def largest_component(graph: Graph) -> Graph:
     """The part of the graph that is connected and has most nodes."""
     _, component = sp.csgraph.connected_components(graph.adjacency, directed=False)
     keep = np.flatnonzero(component == np.bincount(component).argmax())
-    return as_graph(graph.adjacency[keep][:, keep], features=graph.features[keep], labels=graph.labels[keep])
+    words, classes = described(graph)
+    return as_graph(graph.adjacency[keep][:, keep], features=words[keep], labels=classes[keep])
+
+
+def described(graph: Graph) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    """The words and the classes of a graph that has both."""
+    if graph.features is None or graph.labels is None:
+        raise SystemExit(f"{graph!r} has no words or no classes.")
+    return sp.csr_array(graph.features), graph.labels
 
 
 def match(source: Graph, reference: Graph) -> NDArray[np.int64]:
@@ -128,7 +140,7 @@ def refine(colours: NDArray[np.int64], adjacency: sp.csr_array) -> NDArray[np.in
         colours = finer
 
 
-def recolour(keys: list[bytes] | list[tuple[int, ...]]) -> NDArray[np.int64]:
+def recolour(keys: Sequence[Any]) -> NDArray[np.int64]:
     """A number for each key, the same for equal ones, in order of the keys."""
     number = {key: i for i, key in enumerate(sorted(set(keys)))}
     return np.array([number[key] for key in keys], dtype=np.int64)
@@ -144,6 +156,7 @@ def renumber(labels: NDArray[np.int64], reference: NDArray[np.int64]) -> NDArray
 def write(path: Path, adjacency: sp.csr_array, features: sp.csr_array, labels: NDArray[np.int64]) -> None:
     """Write the graph in the smallest integers that hold it; all its weights and words are ones."""
     hashes = "; ".join(f"{name} sha256 {digest}" for name, digest in SHA256.items())
+    # Where this script lay when the file was made: the same inputs are to give the same bytes.
     provenance = f"PyPI wheel {WHEEL} (Apache-2.0): {hashes}; made by scripts/embed_cora.py"
     arrays = {
         f"{prefix}_{piece}": array

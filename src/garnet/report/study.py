@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from garnet.bench.cell import Facts, attack_name, attack_words, threat
 from garnet.bench.record import Record
-from garnet.bench.study import attack_words, threat
 from garnet.bench.table import Table, make_tables
 from garnet.report.charts import Bar, Line, bars, lines
 from garnet.report.sections import Section, plural, table
 from garnet.report.statistics import mean_interval
-
-Facts = Mapping[str, Any]
 
 
 def study_sections(records: Sequence[Record], title: str, cells: int | None = None) -> list[Section]:
@@ -58,7 +56,7 @@ def _charts(title: str, text: str, drawn: Iterable[Markup]) -> list[Section]:
 
 def _by_budget(records: Sequence[Record]) -> Iterator[Markup]:
     """A chart for each graph, attack and backbone, a curve for each defence; what is alone shares a last chart."""
-    for (graph, attack), group in _grouped(_accuracies(records), lambda cell: (cell["graph"], _attack(cell))):
+    for (graph, attack), group in _grouped(_accuracies(records), lambda cell: (cell["graph"], attack_name(cell))):
         others: list[Line] = []
         for (backbone,), part in _grouped(group, lambda cell: (cell["backbone"],)):
             series = _curves(part, lambda record: threat(record.cell)[1], partial(_defence, shown=_varying(part)))
@@ -105,7 +103,7 @@ def _by_parameter(records: Sequence[Record]) -> Iterator[Markup]:
 
 def _ranks(records: Sequence[Record]) -> Iterator[Markup]:
     ranked = [record for record in records if record.cell["measure"] == "rank"]
-    for (graph, attack), group in _grouped(ranked, lambda cell: (cell["graph"], _attack(cell))):
+    for (graph, attack), group in _grouped(ranked, lambda cell: (cell["graph"], attack_name(cell))):
         group = sorted(group, key=lambda one: threat(one.cell)[1])
         budgets = [threat(record.cell)[1] for record in group]
         if len(group) > 1:
@@ -179,11 +177,6 @@ def _defence(cell: Facts, shown: set[str], backbone: str | None = None) -> str:
     given = [f"{name}={value}" for name, value in cell["parameters"].items() if name in shown]
     given += [f"{name}={json.dumps(value)}" for name, value in cell["training"].items()]
     return " ".join([*([backbone] if backbone else []), f"{cell['defense']}{model}", *given])
-
-
-def _attack(cell: Facts) -> str:
-    """The attack without its budget; one of ours is another than the published one."""
-    return threat(cell)[0] + (", ours" if cell["attack"].endswith(".npz") else "")
 
 
 def _is_number(value: Any) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from garnet.bench.record import Record
-from garnet.figures.canvas import BLUE, GREEN, PAPERS, SKY, VERMILION, drawn_in, legend, sheet
-from garnet.figures.records import Cells, in_paper, mean_sd
+from tools.figures.canvas import BLUE, GREEN, PAPERS, SKY, VERMILION, drawn_in, legend, sheet
+from tools.records import Cells, in_paper, mean_sd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Reading committed records for figures; what is missing or damaged is told in one sentence with its cure."""
+"""Reading committed records; what is missing or damaged is told in one sentence with its cure."""
 
 from __future__ import annotations
 
@@ -71,14 +71,7 @@ class Benchmark:
 
     def __init__(self, path: Path, cure: str) -> None:
         self._path, self._cure = path, cure
-        try:
-            found = json.loads(path.read_bytes(), parse_constant=_refuse)
-        except FileNotFoundError:
-            _missing(path, cure)
-        except OSError as error:
-            raise GarnetError(f"Cannot read the record {path}: {str(error.strerror).lower()}.") from None
-        except (ValueError, RecursionError):
-            self._damaged("it is not JSON")
+        found = read_json(path, cure)
         for name, kind in (("figures", dict), ("command", str), ("machine", dict)):
             if not isinstance(found, dict) or not isinstance(found.get(name), kind):
                 self._damaged(f"it has no '{name}'")
@@ -101,7 +94,23 @@ class Benchmark:
             self._damaged(what)
 
     def _damaged(self, why: str) -> NoReturn:
-        raise GarnetError(f"The record {self._path} is damaged: {why}. To make it: {self._cure}") from None
+        _damaged(self._path, why, self._cure)
+
+
+def read_json(path: Path, cure: str) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        GarnetError: it is not there, cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes(), parse_constant=_refuse)
+    except FileNotFoundError:
+        _missing(path, cure)
+    except OSError as error:
+        raise GarnetError(f"Cannot read the record {path}: {str(error.strerror).lower()}.") from None
+    except (ValueError, RecursionError):
+        _damaged(path, "it is not JSON", cure)
 
 
 def mean_sd(record: Record) -> tuple[float, float]:
@@ -115,6 +124,10 @@ def in_paper(record: Record) -> Published | None:
     """The paper's accuracy for the same graph, attack, model and defence, at the parameters of its own."""
     tuned = record.cell["defense"] in ("prognn", "gnnguard")
     return accuracy(record.cell if tuned else {**record.cell, "parameters": {}})
+
+
+def _damaged(path: Path, why: str, cure: str) -> NoReturn:
+    raise GarnetError(f"The record {path} is damaged: {why}. To make it: {cure}") from None
 
 
 def _missing(path: Path, cure: str) -> NoReturn:
