@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -198,7 +199,8 @@ def _rule(annotation: Any, *, default: Any = ...) -> Rule:
         return _several(_rule(parts[0]))
     if origin is collections.abc.Callable:
         return _holding("a function", callable)
-    return _simple(annotation)
+    # What a protocol is generic in, no value shows.
+    return _simple(origin if getattr(origin, "_is_protocol", False) else annotation)
 
 
 def _simple(kind: Any) -> Rule:
@@ -216,7 +218,8 @@ def _simple(kind: Any) -> Rule:
         issubclass(object, kind)
     except TypeError:  # no class, or a protocol that cannot be asked for
         return Rule(lambda value: None, lambda value: value)
-    named = kind.__name__.lower() if getattr(kind, "_is_protocol", False) else kind.__name__
+    abstract = getattr(kind, "_is_protocol", False) or inspect.isabstract(kind)
+    named = kind.__name__.lower() if abstract else kind.__name__
     # A class is callable, too, but is no solver: its parentheses were forgotten.
     return _holding(f"a {named}", lambda value: issubclass(type(value), kind) and not issubclass(type(value), type))
 

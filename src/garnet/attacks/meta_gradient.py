@@ -67,7 +67,8 @@ class Aim:
     @cached_property
     def dense(self) -> Tensor:
         """(n, d) the features, zeros too."""
-        return self.features.matrix if isinstance(self.features.matrix, Tensor) else self.features.matrix.dense()
+        matrix = self.features.stored()
+        return matrix if isinstance(matrix, Tensor) else matrix.dense()
 
     def recorded(self, function: Callable[..., T], descent: Descent) -> Callable[..., T]:
         """A function of tensors alone: as it is on a CPU; on a GPU, recorded once and replayed for every later flip."""
@@ -85,7 +86,7 @@ class Aim:
         return self.share.view(-1, *[1] * (logits.ndim - 1)) * (chance - wanted) * open_still
 
 
-def aim_of(task: Task, backbone: Backbone, variant: str, given_up: float, device: str) -> Aim:
+def aim_of(task: Task, backbone: Backbone[Any], variant: str, given_up: float, device: str) -> Aim:
     """What the attacker of a task wants: nodes without a label wrong (`self`), those with one (`train`), or `both`.
 
     Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph.
@@ -271,5 +272,5 @@ def _times(features: Features, weight: Tensor) -> Tensor:
 
 
 def _transposed_times(features: Features, block: Tensor) -> Tensor:
-    matrix = features.matrix
+    matrix = features.stored()
     return matrix.T @ block if isinstance(matrix, Tensor) else matrix.transposed() @ block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class Metattack(Attack):
             greed.flip(*best)
             yield flips([best])
 
-    def _gradient(self, wiring: Wiring, aim: Aim, backbone: Backbone, generator: torch.Generator) -> PairGradient:
+    def _gradient(self, wiring: Wiring, aim: Aim, backbone: Backbone[Any], generator: torch.Generator) -> PairGradient:
         descent = Descent(steps=self.steps, lr=self.lr, momentum=self.momentum, hidden=self.hidden)
         if not isinstance(backbone, LinearGCN):
             return unrolled_meta_gradient(wiring, aim, descent, generator, backbone)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Noise, Parameters, dropout, propagate
+from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.backbones.mlp import MLP
 from garnet.graph.graph import Graph
@@ -49,13 +49,17 @@ class GPRGNN:
 
     def logits(self, parameters: Parameters, inputs: GCNInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = self._perceptron.logits(parameters, inputs.features, noise)
-        hidden = dropout(hidden, self.dropout, noise)
+        return self.forward(parameters, inputs.features, lambda hidden, *_: propagate(inputs.matrix, hidden), noise)
+
+    def forward(self, parameters: Parameters, features: Features, convolve: Convolve, noise: Noise | None) -> Tensor:
+        """(S, n, classes) of the same filter with another convolution, whose layers are the hops."""
+        before = self._perceptron.logits(parameters, features, noise)
+        hidden = dropout(before, self.dropout, noise)
         coefficients = parameters["coefficients"][:, :, None, None]
         filtered = coefficients[:, 0] * hidden
         for hop in range(1, self.hops + 1):
-            hidden = propagate(inputs.matrix, hidden)
-            filtered = filtered + coefficients[:, hop] * hidden
+            hidden = convolve(hidden, hop - 1, before)
+            filtered, before = filtered + coefficients[:, hop] * hidden, hidden
         return filtered
 
     @property

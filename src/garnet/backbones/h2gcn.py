@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -10,10 +10,20 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, symmetric_matrix
+from garnet.backbones.base import (
+    Features,
+    Noise,
+    Parameters,
+    dense_matrix,
+    dropout,
+    glorot,
+    linear,
+    propagate,
+    symmetric_matrix,
+)  # fmt: skip
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap
 from garnet.parameters import ShareBelowOne, Width, require_parameters, whole
 
 
@@ -22,8 +32,13 @@ class H2GCNInputs:
     """Features, and the normalised matrices of neighbours at one and at exactly two hops, without loops."""
 
     features: Features
-    near: SparseMatrix | Tensor
-    far: SparseMatrix | Tensor
+    near: LinearMap
+    far: LinearMap
+
+    def with_matrix(self, adjacency: Tensor) -> H2GCNInputs:
+        """The same nodes, joined by a dense adjacency, which is changed; it leaves no pairs at two hops."""
+        near = dense_matrix(adjacency, loops=0.0)
+        return replace(self, near=near, far=torch.zeros_like(near))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,21 @@ class MLP:
 
     def logits(self, parameters: Parameters, inputs: Features, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = inputs.linear(parameters["weight0"], self.dropout, noise) + parameters["bias0"]
-        hidden = dropout(hidden.relu(), self.dropout, noise)
-        return linear(hidden, parameters["weight1"]) + parameters["bias1"]
+        return perceptron(parameters, inputs, noise, (self.dropout, self.dropout))
+
+
+def perceptron(
+    parameters: Parameters, features: Features, noise: Noise | None, rates: tuple[float, float], prefix: str = ""
+) -> Tensor:
+    """(S, n, f) two linear maps with a relu between them.
+
+    Args:
+        parameters: of the two maps, and maybe of others.
+        features: (n, d).
+        noise: None in evaluation.
+        rates: dropout before each of the maps.
+        prefix: how the names of its parameters begin.
+    """
+    hidden = features.linear(parameters[f"{prefix}weight0"], rates[0], noise) + parameters[f"{prefix}bias0"]
+    hidden = dropout(hidden.relu(), rates[1], noise)
+    return linear(hidden, parameters[f"{prefix}weight1"]) + parameters[f"{prefix}bias1"]

@@ -8,10 +8,9 @@ from typing import Any
 
 from garnet.defenses.base import Defense
 from garnet.defenses.purified import Purified
+from garnet.purify.base import Purifier
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS, field_types, known_name
 from garnet.training.loop import Training
-
-_BOUND_TO_ITS_GRAPH = ("tsvd", "prognn", "linear-floor")
 
 
 def defense_names() -> tuple[str, ...]:
@@ -36,13 +35,17 @@ def takes_training(name: str) -> bool:
 
 def gives_model(name: str) -> bool:
     """Whether what a defence of this name has learnt can be saved, and used on another graph."""
-    return name not in _BOUND_TO_ITS_GRAPH
+    if name == "none" or is_purifier(name):
+        return True
+    kind: type[Defense] = DEFENSES.get(name)
+    return kind.gives_model
 
 
-def named_purifier(name: str, parameters: Mapping[str, Any], device: str) -> Any:
+def named_purifier(name: str, parameters: Mapping[str, Any], device: str) -> Purifier:
     """The purifier of this name; it works on the device if it can."""
     placed = {"device": device} if "device" in field_types(PURIFIERS.get(name)) else {}
-    return PURIFIERS.build(name, dict(parameters) | placed)
+    purifier: Purifier = PURIFIERS.build(name, dict(parameters) | placed)
+    return purifier
 
 
 def named_defense(

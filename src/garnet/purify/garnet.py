@@ -29,11 +29,11 @@ from garnet.parameters import (
     Seed,
     Share,
     Weight,
-    require_parameters,
     require_valid,
 )
 from garnet.places.plan import Memory
 from garnet.progress import Clock, Progress
+from garnet.purify.base import Purifier
 from garnet.purify.features import Features, Scaling, alikeness, feature_block, require_features, scale
 from garnet.purify.result import Ledger, Purification
 from garnet.purify.scores import (
@@ -63,7 +63,7 @@ Cluster = Annotated[Any, Rule(_cluster)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GARNET:
+class GARNET(Purifier):
     """The purifier of Deng, Li, Feng and Zhang (LoG 2022), with one default that knows nothing of the attack.
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
@@ -135,9 +135,6 @@ class GARNET:
     device: Device = "cpu"
     seed: Seed = 0
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         quantile = self.gamma_unit == "absolute" or 0 <= self.gamma <= 1
         yield "gamma", quantile, "between 0 and 1 as a quantile"
@@ -188,7 +185,9 @@ class GARNET:
                 raise ParameterError(
                     f"A purification in memory has no '{name}'; save its graph, or give a memory limit."
                 )
-        graph = as_graph(graph)
+        return self._purify(as_graph(graph), progress=progress)
+
+    def _purify(self, graph: Graph, *, progress: Progress | None) -> Purification:
         require_valid(self, graph.num_nodes, graph.num_edges)
         require_features(graph, self.features)
         clock = Clock(progress)
@@ -217,17 +216,6 @@ class GARNET:
         graph = as_graph(graph)
         require_valid(self, graph.num_nodes, graph.num_edges)
         return self._embed(graph, Resident.of(graph, self.device))
-
-    def __call__(self, data: Any) -> Any:
-        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
-
-        Anything else that `as_graph` reads gives a `Graph`.
-        """
-        if not hasattr(data, "edge_index"):
-            return self.purify(as_graph(data)).graph
-        from garnet.graph.interop import with_edges_of
-
-        return with_edges_of(self.purify(as_graph(data, symmetrize=True)).graph, data)
 
     def _embed(self, graph: Graph, here: Resident) -> Spectrum:
         """The leading eigenpairs of the normalised adjacency."""
