@@ -119,6 +119,13 @@ ShareWithin = Annotated[float, number("above 0 and below 1", lambda x: 0 < x < 1
 Device = Annotated[str, Rule(_device)]
 
 
+class Checked:
+    """A dataclass that refuses, as it is made, what the annotations of its fields do not allow."""
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+
 def require_parameters(owner: Any) -> None:
     """Refuse, in one sentence, a parameter of a dataclass that its annotation, or the rules of its class, do not allow.
 

@@ -22,7 +22,7 @@ from garnet.backbones.base import (
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.sparse import normalized_matrix
-from garnet.parameters import Depth, ShareBelowOne, Width, require_parameters
+from garnet.parameters import Checked, Depth, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class GCNInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCN:
+class GCN(Checked):
     r"""Layers of :math:`H' = \mathrm{relu}(\hat A H W + b)`.
 
     Attributes:
@@ -59,9 +59,6 @@ class GCN:
     dropout: ShareBelowOne = 0.5
     batch_norm: bool = False
     residual: bool = False
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights, no bias to begin with."""

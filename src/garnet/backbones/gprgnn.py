@@ -11,11 +11,11 @@ from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.backbones.mlp import MLP
 from garnet.graph.graph import Graph
-from garnet.parameters import Hops, Share, ShareBelowOne, Width, require_parameters
+from garnet.parameters import Checked, Hops, Share, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPRGNN:
+class GPRGNN(Checked):
     r"""A perceptron, then a polynomial filter of the graph: :math:`\sum_k c_k \hat A^k \mathrm{MLP}(X)`.
 
     The coefficients, which may become negative, are learnt; they begin as those of personalised PageRank,
@@ -32,9 +32,6 @@ class GPRGNN:
     alpha: Share = 0.5
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's parameters, and PageRank's coefficients."""

@@ -24,7 +24,7 @@ from garnet.backbones.base import (
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap
-from garnet.parameters import ShareBelowOne, Width, require_parameters, whole
+from garnet.parameters import Checked, ShareBelowOne, Width, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class H2GCNInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class H2GCN:
+class H2GCN(Checked):
     r"""Ego and neighbours kept apart, two hops beside one, and every round in the final embedding.
 
     :math:`R_0 = \mathrm{relu}(X W)` and :math:`R_{t+1} = [A_1 R_t \,\|\, A_2 R_t]`, with :math:`A_2` the pairs at
@@ -58,9 +58,6 @@ class H2GCN:
     rounds: Annotated[int, whole(1, 16)] = 2
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""

@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from garnet.backbones.base import BUFFER, Noise, Parameters, dense_features
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph, most_classes
-from garnet.parameters import require_parameters
+from garnet.parameters import Checked
 
 _SIZES = BUFFER + "sizes"
 _OWN = BUFFER + "own."
@@ -49,7 +49,7 @@ class TorchModuleInputs:
 
 
 @dataclass(frozen=True)
-class TorchModule:
+class TorchModule(Checked):
     """A model of your own: `TorchModule(lambda features, classes: GraphSAGE(features, 64, 2, classes))`.
 
     The module's `forward` takes `(x, edge_index)` or `(x, edge_index, edge_weight)` and gives (n, classes) logits. Edge
@@ -68,9 +68,6 @@ class TorchModule:
     """
 
     build: Build
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Parameters and buffers of a module that is built with random numbers of its own."""

@@ -25,20 +25,22 @@ def is_purifier(name: str) -> bool:
 
 def takes_backbone(name: str) -> bool:
     """Whether a defence of this name trains a backbone of one's choice."""
-    return name == "none" or is_purifier(name) or "backbone" in field_types(DEFENSES.get(name))
+    return "backbone" in field_types(_kind(name))
 
 
 def takes_training(name: str) -> bool:
     """Whether it may be said how a defence of this name trains."""
-    return takes_backbone(name) or "training" in field_types(DEFENSES.get(name))
+    return "training" in field_types(_kind(name))
 
 
 def gives_model(name: str) -> bool:
     """Whether what a defence of this name has learnt can be saved, and used on another graph."""
-    if name == "none" or is_purifier(name):
-        return True
-    kind: type[Defense] = DEFENSES.get(name)
-    return kind.gives_model
+    return _kind(name).gives_model
+
+
+def _kind(name: str) -> type[Defense]:
+    kind: type[Defense] = Purified if name == "none" or is_purifier(name) else DEFENSES.get(name)
+    return kind
 
 
 def named_purifier(name: str, parameters: Mapping[str, Any], device: str) -> Purifier:
@@ -69,21 +71,18 @@ def named_defense(
     name = known_name(name, defense_names(), "defence")
     named = isinstance(backbone, str)
     backbone = BACKBONES.build(backbone, {}) if named else backbone
-    if name == "none" or is_purifier(name):
-        purifier = None if name == "none" else named_purifier(name, parameters or {}, device)
-        bare = Purified(purifier) if backbone is None else Purified(purifier, backbone)
-        own = getattr(bare.backbone, "training", Training())
-        return replace(bare, training=_changed(own, training), device=device)
-    known = field_types(DEFENSES.get(name))
-    placed = {"device": device} if "device" in known else {}
-    built: Any = DEFENSES.build(name, dict(parameters or {}) | placed)
+    known = field_types(_kind(name))
+    built: Any = Purified(None)
+    if is_purifier(name):
+        built = Purified(named_purifier(name, parameters or {}, device))
+    elif name != "none":
+        built = DEFENSES.build(name, parameters or {})
     if backbone is not None and "backbone" in known and not (named and type(built.backbone) is type(backbone)):
         built = replace(built, backbone=backbone)
-    if "training" in known:
-        built = replace(built, training=_changed(built.training, training))
-    defense: Defense = built
+    if "device" in known:
+        built = replace(built, device=device)
+    if "training" in known and not isinstance(training, Training):
+        own = built.training or getattr(built.backbone, "training", Training())
+        training = replace(own, **(training or {}))
+    defense: Defense = replace(built, training=training) if "training" in known else built
     return defense
-
-
-def _changed(own: Training, training: Mapping[str, Any] | Training | None) -> Training:
-    return training if isinstance(training, Training) else replace(own, **(training or {}))

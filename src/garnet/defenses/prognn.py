@@ -15,8 +15,8 @@ from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Parameters, require_features
 from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.base import Defense, require_dense
-from garnet.defenses.proximal import shrink_
 from garnet.graph.graph import Graph
+from garnet.linalg.nuclear_norm import shrink_
 from garnet.parameters import Bytes, Count, Device, NonNegative, Positive, ShareBelowOne
 from garnet.progress import Clock, Progress
 from garnet.training.loop import Course, Round, Training
@@ -53,7 +53,7 @@ class ProGNN(Defense):
       momentum :math:`\mu` of 0.9 makes steps ten times as long in the end. Here they are as long from the beginning,
       which needs no second matrix.
     * S stays symmetric, as the paper wants it and their code does not. Its singular values are then its eigenvalues in
-      magnitude, and only those that the proximal step leaves are computed (`proximal.py`).
+      magnitude, and only those that the proximal step leaves are computed (`garnet.linalg.nuclear_norm`).
     * S is brought between its bounds before the nuclear norm is shrunk too: with long steps, nodes that have lost their
       edges would otherwise attract others by the thousand.
     * As in their code, but not in the paper, the distance to A is not squared; its own proximal step, towards A but

@@ -13,9 +13,9 @@ from torch import Tensor
 from garnet.backbones.base import Features, Noise, Parameters
 from garnet.backbones.gcn import GCN
 from garnet.defenses.base import Model
-from garnet.defenses.ppr import top_pagerank
-from garnet.defenses.soft_median import Neighborhoods
 from garnet.graph.graph import Graph
+from garnet.linalg.pagerank import top_pagerank
+from garnet.linalg.soft_median import Neighborhoods
 from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
 from garnet.training.loop import Training
 

@@ -14,6 +14,7 @@ from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, P
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
+    Checked,
     Count,
     Natural,
     NonNegative,
@@ -21,7 +22,6 @@ from garnet.parameters import (
     ShareAboveZero,
     require_arguments,
     require_device,
-    require_parameters,
     require_seeds,
 )  # fmt: skip
 from garnet.progress import Clock, Progress, Step
@@ -34,7 +34,7 @@ _NODES_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Checked):
     """How a model is trained.
 
     Attributes:
@@ -61,9 +61,6 @@ class Training:
     confidence: ShareAboveZero | None = None
     batch_size: Count | None = None
     fanout: tuple[Count, ...] = (10, 10)
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     @property
     def rates(self) -> tuple[float, ...]:

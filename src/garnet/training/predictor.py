@@ -105,13 +105,13 @@ class Predictor:
         description = {
             "backbone": BACKBONES.name_of(type(backbone)),
             "parameters": _plain(backbone),
-            "seed": self.seed,
+            "seed": int(self.seed),
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
             "stages": [asdict(stage) for stage in self.stages],
             "made": asdict(self.made or Provenance.here(command, graph=self.graph)),
         }
-        text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
+        text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
         weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
         with atomic_path(path) as unfinished:
             write_npz(self.graph, unfinished, {"model": text, **weights})
@@ -210,13 +210,6 @@ def _built(described: Mapping[str, Any]) -> Any:
     except (KeyError, AttributeError, RecursionError):
         raise GraphError("its description of the model is damaged.") from None
     return BACKBONES.build(name, parameters)
-
-
-def _python_number(value: Any) -> Any:
-    """NumPy's numbers, which JSON does not know."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} cannot be written to a file")
 
 
 def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from garnet import Split, as_graph
 from garnet.backbones import GCN, GPRGNN, H2GCN
 from garnet.datasets import contextual_block_model, inter_class_edges, load, random_split
 from garnet.defenses.prognn import ProGNN
-from garnet.defenses.proximal import shrink_
+from garnet.linalg.nuclear_norm import shrink_
 from garnet.errors import GarnetError, GraphError
 from garnet.training.loop import Training, train
 
