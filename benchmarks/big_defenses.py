@@ -25,7 +25,7 @@ from garnet.datasets import class_features, load
 from garnet.defenses.base import Model
 from garnet.graph.graph import as_graph
 from garnet.machine import peak_memory
-from garnet.training.supervision import Lesson
+from garnet.training.supervision import Supervision
 
 NAMES = ("soft-median-gdc", "gnnguard")
 
@@ -50,7 +50,7 @@ def measure(name: str, device: str, steps: int) -> dict[str, Any]:
     model = built(name)
     plain = load("ogbn-arxiv")
     graph = as_graph(plain, features=class_features(plain.labels, dim=128, signal=ARXIV_SIGNAL, seed=0))
-    lesson = Lesson.of(graph, 1, device)
+    lesson = Supervision.of(graph, 1, device)
     figures: dict[str, Any] = {
         "model": repr(model), "graph": repr(graph), "threads": torch.get_num_threads(),
         "after_reading_gb": peak_memory() / 1e9,

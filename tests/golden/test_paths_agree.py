@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from garnet.places.disk import purify_tiled
+from garnet.places.embed import spectrum
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model, cora
@@ -10,8 +12,6 @@ from garnet.graph.edges import contains
 from garnet.neighbors.search import Cells, Exact
 from garnet.places.build import build_tiles
 from garnet.places.cluster import OnCluster
-from garnet.places.disk import purify_tiled
-from garnet.places.embed import spectrum
 from garnet.places.row_store import RowStore, whole
 from garnet.spectral import Arpack, Chebyshev
 

@@ -72,7 +72,8 @@ class Aim:
     @cached_property
     def dense(self) -> Tensor:
         """(n, d) the features, zeros too."""
-        return self.features.matrix if isinstance(self.features.matrix, Tensor) else self.features.matrix.dense()
+        matrix = self.features.stored()
+        return matrix if isinstance(matrix, Tensor) else matrix.dense()
 
     def recorded(self, function: Callable[..., T], descent: Descent) -> Callable[..., T]:
         """A function of tensors alone: as it is on a CPU; on a GPU, recorded once and replayed for every later flip."""
@@ -90,7 +91,7 @@ class Aim:
         return self.share.view(-1, *[1] * (logits.ndim - 1)) * (chance - wanted) * open_still
 
 
-def aim_of(task: Task, backbone: Backbone, variant: str, given_up: float, device: str) -> Aim:
+def aim_of(task: Task, backbone: Backbone[Any], variant: str, given_up: float, device: str) -> Aim:
     """What the attacker of a task wants: nodes without a label wrong (`self`), those with one (`train`), or `both`.
 
     Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph.
@@ -212,7 +213,7 @@ class Course:
         both = first @ second
         drawn = self.aim.features.matrix @ both
         slope = self.aim.loss_slope(self.matrix @ (self.matrix @ drawn))
-        by_map = _transposed_times(self.aim.features.matrix, self.matrix @ (self.matrix @ slope))  # (d, classes)
+        by_map = _transposed_times(self.aim.features, self.matrix @ (self.matrix @ slope))  # (d, classes)
         by_first = by_map @ second.T
         by_seen = place @ by_first.T  # the last weights hold M themselves
         by_place, by_second = self.seen @ by_first, first.T @ by_map
@@ -271,5 +272,6 @@ def _through_both(matrix: Operator, slope: Tensor, drawn: Tensor, nodes: Tensor,
     return PairGradient(left, right, nodes, rows)
 
 
-def _transposed_times(matrix: Tensor | SparseMatrix, block: Tensor) -> Tensor:
+def _transposed_times(features: Features, block: Tensor) -> Tensor:
+    matrix = features.stored()
     return matrix.T @ block if isinstance(matrix, Tensor) else matrix.transposed() @ block

@@ -18,9 +18,10 @@ from garnet.errors import RecallWarning, warnings_are
 from garnet.graph.graph import Graph, Split
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident
-from garnet.purify.features import Features, alikeness, feature_block, scale
+from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.features import alikeness, feature_block, scale
 from garnet.purify.garnet import GARNET
-from garnet.purify.scores import inner_products, squared_distances
+from garnet.purify.settings import Features
 from garnet.training.supervision import MOST_CLASSES
 
 # What counts how much. All of these were chosen on the ten published poisons, one value for all; docs/results/audit.md.
@@ -122,7 +123,7 @@ def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str)
     degrees = here.counts.float()
     mean_degree = float(degrees.mean())
     fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
-    apart, shared = squared_distances(points, edges), shared_neighbors(here, edges)
+    apart, shared = squared_distances(points, points, edges), shared_neighbors(here, edges)
     long = apart * (1 / fewer + 1 / more).sqrt()
     columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
     columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
@@ -151,15 +152,15 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
 
     The latter is None for a graph without features, or without classes that a model can learn.
     """
-    purifier = GARNET(seed=seed, device=device)
+    purifier = GARNET(seed=seed)
     known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
     many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
     if not known or many or graph.features is None or not graph.features.shape[1]:
-        spectrum, purified = purifier.embed(graph), None
+        spectrum, purified = purifier.embed(graph, device=device), None
     else:
         # That a few neighbours were missed does not matter to an average over them.
         with warnings_are("ignore", RecallWarning):
-            result = purifier.purify(graph)
+            result = purifier.purify(graph, device=device)
         spectrum, purified = result.spectrum, result.graph
     return scale(spectrum.embedding.float(), "unit"), purified
 

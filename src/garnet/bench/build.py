@@ -50,18 +50,18 @@ def build_graphs(cell: Cell) -> tuple[Graph, Graph]:
 
 def build(cell: Cell, device: str) -> Any:
     """What a cell measures: its defence, ready to be fitted, or its purifier, None if it has none."""
-    return _defense(cell, device) if cell.measure == "accuracy" else _purifier(cell, device)
+    return _defense(cell, device) if cell.measure == "accuracy" else _purifier(cell)
 
 
-def _purifier(cell: Cell, device: str) -> Any:
+def _purifier(cell: Cell) -> Any:
     parameters: dict[str, Any] = dict(cell.parameters)
     if cell.defense == "none":
         return None
     if cell.defense == AUTHORS:
         attack, budget = _as_published(cell)
         authors = GARNET.paper(cell.graph, str(cell.backbone), attack=attack, budget=budget)
-        return replace(authors, device=device, **parameters)
-    return named_purifier(cell.defense, parameters, device)
+        return replace(authors, **parameters)
+    return named_purifier(cell.defense, parameters)
 
 
 def _defense(cell: Cell, device: str) -> Any:
@@ -74,7 +74,7 @@ def _defense(cell: Cell, device: str) -> Any:
         training = replace(published, **training)
     if cell.defense == AUTHORS:
         defense: Any = named_defense("none", backbone=backbone, training=training, device=device)
-        return replace(defense, purifier=_purifier(cell, device))
+        return replace(defense, purifier=_purifier(cell))
     return named_defense(
         cell.defense, backbone=backbone, training=training, device=device, parameters=dict(cell.parameters)
     )

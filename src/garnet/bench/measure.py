@@ -31,6 +31,7 @@ _MOST_DENSE = 6000  # nodes of a graph that is decomposed as a dense matrix
 _ROWS = 256  # whose two-hop neighbourhoods are held at a time
 _SMALLEST_RATIO = 1e-6
 _SINGULAR_VALUES = 200
+_WHERE = ("device", "memory", "cluster", "solver", "neighbors")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Trial:
         graph: as it is attacked.
         clean: the same graph before.
         defense: or, where no model is trained, the purifier; None if there is none.
+        device: where to compute.
         progress: told how far it is.
     """
 
@@ -49,13 +51,14 @@ class Trial:
     graph: Graph
     clean: Graph
     defense: Any
+    device: str
     progress: Progress | None
 
     def purified(self) -> tuple[Graph, tuple[Stage, ...]]:
         """The graph after the purifier, if there is one, and what that cost."""
         if self.defense is None:
             return self.graph, ()
-        cleaned = self.defense.purify(self.graph, progress=self.progress)
+        cleaned = self.defense.purify(self.graph, device=self.device, progress=self.progress)
         return cleaned.graph, cleaned.stages
 
 
@@ -71,7 +74,7 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
         graph, clean = build_graphs(cell)
         split = {} if graph.split is None else {"split": graph.split.fingerprint}
         known["fingerprints"] = {"graph": graph.fingerprint, **split}
-        values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, progress))
+        values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, device, progress))
     except GarnetError as error:
         reason = str(error)
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -125,7 +128,7 @@ def is_outdated(record: Record, cell: Cell, device: str) -> bool:
         today = json.loads(json.dumps(effective_parameters(build(cell, device))))
     except GarnetError:
         return False
-    return bool(_without_device(today) != _without_device(record.parameters))
+    return bool(_of_the_method(today) != _of_the_method(record.parameters))
 
 
 def accuracy(trial: Trial) -> Measured:
@@ -208,10 +211,11 @@ def _mean_ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float 
     return float((part[defined] / whole[defined]).mean()) if defined.any() else None
 
 
-def _without_device(parameters: Any) -> Any:
+def _of_the_method(parameters: Any) -> Any:
+    """The parameters but for those that say where it ran, which older records have beside them."""
     if not isinstance(parameters, dict):
         return parameters
-    return {name: _without_device(value) for name, value in parameters.items() if name != "device"}
+    return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
 
 
 def _seconds(stages: Sequence[Stage], total: float) -> dict[str, float]:

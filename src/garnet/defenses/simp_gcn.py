@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,17 +20,16 @@ from garnet.backbones.base import (
     glorot,
     linear,
     propagate,
-    require_features,
     symmetric_matrix,
-)
+)  # fmt: skip
 from garnet.defenses.base import Model
+from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
 from garnet.graph.graph import Edges, Graph
+from garnet.linalg.edge_products import inner_products
 from garnet.linalg.sparse import SparseMatrix
 from garnet.neighbors.search import choose_neighbors
 from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
-from garnet.purify.features import feature_block, scale
-from garnet.purify.scores import inner_products
 from garnet.training.loop import Training
 
 # The least similar nodes are sought among so many times as many, drawn at random.
@@ -98,8 +97,6 @@ class SimPGCN(Model):
         trust: share of the given graph in the mix before training, above 0 and below 1.
         similarity_weight: weight of the prediction of similarities; 0 leaves it out.
         similar: how many of the most similar nodes of each, and of the least similar, are compared with it.
-        training: how it is trained.
-        device: where it is trained.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -130,8 +127,7 @@ class SimPGCN(Model):
 
     def prepare(self, graph: Graph, device: str) -> SimPGCNInputs:
         """Features, the two convolutions, and pairs to compare."""
-        require_features(graph)
-        points = scale(cast(Tensor, feature_block(graph, "raw", None, seed=0, device=device)), "unit")
+        points = unit_features(graph, device=device)
         # To a distance, a point at the origin is near to all others; a cosine has nothing to say of it.
         known = (points.abs().amax(dim=1) > 0).nonzero()[:, 0]
         most = max(min(max(self.k, self.similar), len(known) - 1), 0)

@@ -278,7 +278,7 @@ def held(ledger: Ledger) -> HeldLedger:
     columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
     order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
     edges, scores, given, stays, near = (column[..., order] for column in columns)
-    return HeldLedger(edges, scores, given, stays, near, ledger.num_nodes)
+    return HeldLedger(edges, scores, given, stays, ledger.num_nodes, near)
 
 
 def from_facts(

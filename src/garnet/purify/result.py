@@ -154,16 +154,16 @@ class HeldLedger(Ledger):
         scores: (m,) how critical each is, or would have been.
         given: (m,) which are of the input.
         stays: (m,) which are of the purified graph.
-        near: (m,) which are of the base graph.
         num_nodes: number of nodes.
+        near: (m,) which are of the base graph; None if there is none.
     """
 
     edges: Tensor
     scores: Tensor
     given: Tensor
     stays: Tensor
-    near: Tensor
     num_nodes: int
+    near: Tensor | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -174,11 +174,12 @@ class HeldLedger(Ledger):
     @property
     def base_edges(self) -> int:
         """See `Ledger`."""
-        return int(self.near.sum())
+        return 0 if self.near is None else int(self.near.sum())
 
     def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
         """See `Ledger`."""
-        columns = self.edges, self.scores, self.given, self.stays, self.near
+        near = torch.zeros_like(self.given) if self.near is None else self.near
+        columns = self.edges, self.scores, self.given, self.stays, near
         for begin in range(0, max(len(self.scores), 1), size):
             yield LedgerBatch(*(to_host(column[..., begin : begin + size]).numpy() for column in columns))
 

@@ -106,7 +106,7 @@ class PurificationRecord:
         Raises:
             GraphError: the purification is of another graph, or on disk, or `truth` has no edges of it.
         """
-        if not isinstance(result, Purification):
+        if not isinstance(result.graph, Graph):
             raise GraphError(
                 "A purification in pieces on disk keeps no single edges; purify in memory to report on it."
             )
@@ -115,13 +115,13 @@ class PurificationRecord:
             raise GraphError(
                 f"The purification is of another graph than {before!r}; give the one that it was made from."
             )
-        there = to_host(ledger.given | ledger.stays).numpy()
-        edges = np.ascontiguousarray(to_host(ledger.edges).numpy()[:, there])
+        batches = [(batch, batch.given | batch.stays) for batch in ledger.batches()]
+        edges = np.concatenate([batch.edges[:, there] for batch, there in batches], axis=1)
         base = result.scores[np.isfinite(result.scores)].astype(np.float64)
         bounds = bins(base)
         return cls(
             edges=edges,
-            scores=to_host(ledger.scores).numpy()[there],
+            scores=np.concatenate([batch.scores[there] for batch, there in batches]),
             weights_before=_weights(before, edges),
             weights_after=_weights(result.graph, edges),
             num_nodes=n,

@@ -13,7 +13,7 @@ from garnet.attacks.bcd import PRBCD
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.pgd import PGD, Learner, MinMax
 from garnet.attacks.random import Random
-from garnet.backbones import GCN, MLP, Module
+from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, class_features, contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.budget import Budget
@@ -106,7 +106,7 @@ def test_poisoned_training_does_worse_than_with_random_edges(attack, graph):
 
 @BOTH
 def test_evasion_of_any_module(attack, graph):
-    module = Module(lambda features, classes: models.GCN(features, 8, 2, classes))
+    module = TorchModule(lambda features, classes: models.GCN(features, 8, 2, classes))
     victim = train(module, graph, training=Training(epochs=60, lr=0.01))[0]
     made = replace(attack, steps=20)(graph, budget=Budget.edges(30), victim=victim)
     assert _loss(victim, made.apply(graph)) > _loss(victim, graph) + 0.1

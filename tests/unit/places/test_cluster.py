@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from garnet.places.disk import purify_tiled
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model
@@ -20,7 +21,6 @@ from garnet.errors import GarnetError, MissingExtra, ParameterError
 from garnet.neighbors.quantizer import fit_quantizer
 from garnet.places import cluster as cluster_module
 from garnet.places.cluster import OnCluster
-from garnet.places.disk import purify_tiled
 from garnet.places.plan import BASELINE
 from garnet.places.row_store import RowStore, here
 from garnet.places.tiles import TiledGraph

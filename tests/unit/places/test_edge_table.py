@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from garnet.places.disk import purify_tiled
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model, load_graph
 from garnet.errors import GarnetError, MissingExtra
-from garnet.places.disk import purify_tiled
 
 arrow, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
 pytest.importorskip("pyarrow.parquet")

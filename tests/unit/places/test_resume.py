@@ -10,15 +10,15 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from garnet.places.disk import purify_tiled
+from garnet.places.resume import identity
 
 from garnet import GARNET
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
 from garnet.io.marker import MARKER
-from garnet.places.disk import purify_tiled
 from garnet.places.journal import Journal
-from garnet.places.resume import identity
 from garnet.places.tiles import TiledGraph
 
 pytest.importorskip("fcntl", reason="locks and signals of POSIX")

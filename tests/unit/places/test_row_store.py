@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from garnet.places.embed import components, feature_coordinates, spectrum
+from garnet.places.neighbors import neighbor_pairs
 
 from garnet.datasets import block_model, cora
 from garnet.errors import GarnetError
 from garnet.neighbors.search import Exact
 from garnet.places.build import build_tiles
-from garnet.places.embed import components, feature_coordinates, spectrum
-from garnet.places.neighbors import neighbor_pairs
 from garnet.places.row_store import RowStore, whole
 from garnet.spectral import Arpack, Chebyshev
 from garnet.spectral.spectrum import normalized_adjacency

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from garnet.places.disk import purify_tiled
+from garnet.places.neighbors import Effort, neighbor_pairs
 from scipy.spatial import cKDTree
 
 from garnet import GARNET
 from garnet.datasets import block_model
 from garnet.errors import RecallWarning
 from garnet.places import neighbors as neighbors_module
-from garnet.places.disk import purify_tiled
-from garnet.places.neighbors import Effort, neighbor_pairs
 from garnet.places.plan import BASELINE, most_cells
 from garnet.places.row_store import RowStore, write
 

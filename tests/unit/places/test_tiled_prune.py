@@ -8,6 +8,8 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 import torch
+from garnet.places.prune import Rule, prune
+from garnet.places.score_file import COLUMNS, is_complete, is_unchanged, write_columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +20,7 @@ from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident
 from garnet.places import common_neighbors as shared_module
 from garnet.places.build import build_tiles
-from garnet.places.prune import Rule, prune
 from garnet.places.row_store import RowStore, here
-from garnet.places.score_file import COLUMNS, is_complete, is_unchanged, write_columns
 from garnet.purify.quantile import digit_counts, quantile
 
 MEMORY = 1 << 30

@@ -5,21 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from garnet.backbones.base import BUFFER, Noise, Parameters, require_features
+from garnet.backbones.base import BUFFER, Noise, Parameters, dense_features
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph
 from garnet.io.checks import most_classes
-from garnet.parameters import require_parameters
+from garnet.parameters import Checked
 
 _SIZES = BUFFER + "sizes"
 _OWN = BUFFER + "own."
@@ -29,7 +27,7 @@ Build = Callable[[int, int], torch.nn.Module]
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleInputs:
+class TorchModuleInputs:
     """A graph as PyTorch Geometric has it: features (n, d), edge_index (2, 2m) and edge_weight (2m,).
 
     Attributes:
@@ -44,10 +42,16 @@ class ModuleInputs:
     edge_weight: Tensor
     built: list[torch.nn.Module] = field(default_factory=list)
 
+    def with_edges(self, edges: Tensor, weights: Tensor) -> TorchModuleInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+        both = torch.cat([edges, edges.flip(0)], dim=1)
+        # A new list: layers that keep their first edges must not see these.
+        return replace(self, edge_index=both, edge_weight=torch.cat([weights, weights]), built=[])
+
 
 @dataclass(frozen=True)
-class Module:
-    """A model of your own: `Module(lambda features, classes: torch_geometric.nn.models.GCN(features, 64, 2, classes))`.
+class TorchModule(Checked):
+    """A model of your own: `TorchModule(lambda features, classes: GraphSAGE(features, 64, 2, classes))`.
 
     The module's `forward` takes `(x, edge_index)` or `(x, edge_index, edge_weight)` and gives (n, classes) logits. Edge
     weights are passed if a parameter is named `edge_weight`, or if a third one has no default. Seeds are trained one
@@ -61,13 +65,10 @@ class Module:
         >>> from torch_geometric.nn.models import GraphSAGE
         >>> from garnet import GARNET
         >>> from garnet.defenses import Purified
-        >>> defense = Purified(GARNET(), Module(lambda features, classes: GraphSAGE(features, 32, 2, classes)))
+        >>> defense = Purified(GARNET(), TorchModule(lambda features, classes: GraphSAGE(features, 32, 2, classes)))
     """
 
     build: Build
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Parameters and buffers of a module that is built with random numbers of its own."""
@@ -87,19 +88,17 @@ class Module:
             },
         }
 
-    def prepare(self, graph: Graph, device: str) -> ModuleInputs:
+    def prepare(self, graph: Graph, device: str) -> TorchModuleInputs:
         """Dense features, and every edge in both directions."""
-        features: Any = require_features(graph)
-        if sp.issparse(features):
-            features = features.toarray()
         edges = graph.adjacency.tocoo()
-        return ModuleInputs(
-            torch.from_numpy(np.array(features, dtype=np.float32)).to(device),
+        return TorchModuleInputs(
+            # A copy, because a module may work in place.
+            torch.from_numpy(dense_features(graph).copy()).to(device),
             torch.from_numpy(np.stack([edges.row, edges.col]).astype(np.int64)).to(device),
             torch.from_numpy(edges.data.astype(np.float32)).to(device),
         )
 
-    def logits(self, parameters: Parameters, inputs: ModuleInputs, noise: Noise | None) -> Tensor:
+    def logits(self, parameters: Parameters, inputs: TorchModuleInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes); in training the buffers among `parameters` change."""
         features, classes = parameters[_SIZES][0].tolist()
         module = self._module(inputs, features, classes)
@@ -125,7 +124,7 @@ class Module:
             )
         return stacked
 
-    def _module(self, inputs: ModuleInputs, features: int, classes: int) -> torch.nn.Module:
+    def _module(self, inputs: TorchModuleInputs, features: int, classes: int) -> torch.nn.Module:
         """The module for this graph: what some layers keep of the edges (`cached=True`) must not outlive them."""
         if not inputs.built:
             if features != inputs.x.shape[1] or not 0 < classes <= most_classes(len(inputs.x)):
@@ -138,7 +137,7 @@ class Module:
         return inputs.built[0]
 
 
-def _run(module: torch.nn.Module, values: Parameters, inputs: ModuleInputs) -> Tensor:
+def _run(module: torch.nn.Module, values: Parameters, inputs: TorchModuleInputs) -> Tensor:
     x, edges = inputs.x, inputs.edge_index
     expected = list(inspect.signature(module.forward).parameters.values())
     result: Tensor

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import garnet.defenses.ppr as ppr
+import garnet.linalg.pagerank as ppr
 from garnet.datasets import load
-from garnet.defenses.ppr import top_pagerank
+from garnet.linalg.pagerank import top_pagerank
 
 
 def random_graph(n, edges, seed, *, weighted=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -59,8 +59,7 @@ class Neighborhoods:
         Returns:
             (S, n, d); gradients flow through all of it, and through the entries that are medians.
         """
-        means: list[Tensor] = [_SoftMedian.apply(self, one, temperature) for one in hidden]  # type: ignore[no-untyped-call]
-        return torch.stack(means)
+        return torch.stack([_soft_median(self, one, temperature) for one in hidden])
 
     def blocks(self, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Some rows of the matrix at a time, and (rows, k, d) what they point to."""
@@ -143,3 +142,7 @@ class _SoftMedian(torch.autograd.Function):
         totals = torch.zeros_like(hidden[:, 0]).index_add_(0, near.columns.flatten(), pulls.flatten())
         result += totals[:, None] * hidden
         return None, result.scatter_add_(0, picked, to_medians), None
+
+
+# Torch leaves `apply` without types.
+_soft_median: Callable[[Neighborhoods, Tensor, float], Tensor] = _SoftMedian.apply
