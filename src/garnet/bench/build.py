@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from garnet.bench.cell import Cell, is_own_attack, threat
+from garnet.bench.paper import published_model
 from garnet.datasets import load, poisoned
 from garnet.datasets.splits import aimed_at
 from garnet.defenses.lookup import is_purifier, named_defense, named_purifier
 from garnet.graph.graph import Graph, as_graph
 from garnet.graph.perturbation import Perturbation
 from garnet.purify.garnet import GARNET
-from garnet.purify.paper import published_model
 from garnet.registry import DEFENSES, PURIFIERS, field_types
 
 AUTHORS = "garnet-paper"

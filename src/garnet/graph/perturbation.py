@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.graph import Edges, Graph
+from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
+from garnet.io.text import reading
 
 _DESCRIBED: dict[str, type] = {
     "fingerprint": str, "result": str, "attack": str, "parameters": dict, "budget": str, "seed": int, "inputs": str,
@@ -177,9 +179,6 @@ class Perturbation:
         Raises:
             GraphError: there is no such file, or it holds no perturbation.
         """
-        from garnet.io.archive import described
-        from garnet.io.text import reading
-
         with reading(Path(path)):
             if not Path(path).is_file():
                 raise GraphError("there is no perturbation in that place.")

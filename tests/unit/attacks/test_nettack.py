@@ -13,9 +13,9 @@ from garnet.attacks.linear_surrogate import LinearSurrogate
 from garnet.attacks.nettack import Nettack
 from garnet.backbones import GCN
 from garnet.backbones.linear_gcn import LinearGCN
+from garnet.bench.paper import published_model
 from garnet.datasets import random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.purify.paper import published_model
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from garnet.bench.build import build
+from garnet.bench.paper import published_model
 from garnet.bench.record import read_records
 from garnet.bench.runner import run
 from garnet.bench.study import parse_study
 from garnet.defenses import TSVD, LinearFloor, Purified
 from garnet.errors import ParameterError
 from garnet.purify.garnet import GARNET
-from garnet.purify.paper import published_model
 from garnet.training.loop import Training
 
 QUICK = {"graph": "cora", "backbone": "gcn", "training": {"epochs": 3}}
