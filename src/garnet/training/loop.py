@@ -27,7 +27,6 @@ from garnet.parameters import (
 from garnet.progress import Clock, Progress, Step
 from garnet.training.checkpoint import BestCheckpoint
 from garnet.training.predictor import Predictor
-from garnet.training.sampling import batches
 from garnet.training.supervision import Supervision, require_trainable
 
 # A CPU trains so many nodes, over all seeds, side by side: beyond, its caches lose more than shared products win.
@@ -214,6 +213,8 @@ class Course(Generic[Inputs]):
     def _batches(
         self, supervision: Supervision, size: int, generator: torch.Generator
     ) -> Iterator[tuple[Inputs, Supervision]]:
+        from garnet.training.sampling import batches
+
         nodes, fanout = supervision.nodes.cpu(), tuple(self.training.fanout)
         for batch in batches(self.graph, nodes, size=size, fanout=fanout, generator=generator):
             seen = self.backbone.prepare(batch.graph, self.device)
