@@ -24,12 +24,13 @@ from garnet.cli.console import (
 )
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line
+from garnet.progress import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from garnet.graph.graph import Graph, Split
-    from garnet.progress import Progress, Step
+    from garnet.progress import Progress
     from garnet.training.predictor import Predictor
 
 
