@@ -21,8 +21,8 @@ from garnet.bench.cell import Cell
 from garnet.bench.measure import failed, is_outdated, measure_cell
 from garnet.bench.record import Damage, Record, append_record, latest, read_records
 from garnet.bench.study import Study
-from garnet.errors import GarnetError, ParameterError
-from garnet.parameters import require_device
+from garnet.errors import GarnetError
+from garnet.parameters import Count, require_arguments, require_device
 from garnet.progress import Progress, Step
 
 
@@ -79,7 +79,8 @@ def run(
         ParameterError: `jobs` or `device` is not possible here.
         GarnetError: the file cannot be read or written, or is not one of records.
     """
-    _require_possible(jobs, device)
+    require_arguments("run", jobs=(jobs, Count))
+    require_device(device, "run")
     before, damages = read_records(path)
     if damages and not before and not any(damage.begun for damage in damages):
         raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
@@ -120,12 +121,6 @@ class _Teller:
     def ended(self, record: Record) -> None:
         self._done += 1
         self._progress(Step(str(record), record.outcome, self._done, self._total))
-
-
-def _require_possible(jobs: int, device: str) -> None:
-    if jobs < 1:
-        raise ParameterError(f"The 'jobs' parameter of run must be an integer >= 1. Got {jobs} instead.")
-    require_device(device, "run")
 
 
 def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[Record, None, None]:

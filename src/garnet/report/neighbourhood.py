@@ -198,8 +198,7 @@ def neighbourhood_section(
         nodes: those to show besides the ones that are worth seeing.
         orders: by which these are found; see `worth_seeing`.
         panels: of each picture its name, and the kind of edges that it lacks.
-        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is; `single`, whether
-            there is one picture.
+        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is.
         text: what is said above.
     """
     found, why = worth_seeing(ties, orders)
@@ -207,7 +206,7 @@ def neighbourhood_section(
     if not listed:
         return []
     whole = whole_graph(ties)
-    words = {**words, "labelled": ties.labels is not None}
+    words = {**words, "single": len(panels) == 1, "labelled": ties.labels is not None}
     data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
     data["parts"] = [around(ties, node) for node in listed] if whole is None else []
     names = [(node, ties.name(node)) for node in listed]

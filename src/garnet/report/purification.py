@@ -122,12 +122,6 @@ def _neighbourhoods(
         labels=record.labels,
         names=record.names if names is None else names,
     )
-    words = {
-        "kinds": ["kept", "dropped", "new"],
-        "marked": "adversarial" if known else "suspicious",
-        "score": "score",
-        "single": False,
-    }
     return neighbourhood_section(
         ties,
         nodes,
@@ -137,7 +131,11 @@ def _neighbourhoods(
             ("have the most edges", np.ones(len(kinds))),
         ],
         panels=[("Before", ADDED), ("After", DROPPED)],
-        words=words,
+        words={
+            "kinds": ["kept", "dropped", "new"],
+            "marked": "adversarial" if known else "suspicious",
+            "score": "score",
+        },
         text="What lies within two edges of a node, as it was given and as it is purified.",
     )
 
