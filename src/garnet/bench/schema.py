@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from garnet.errors import brief
+from garnet.parameters import is_number, is_whole
 
 Check = Callable[[Any, str], None]
 """(value, name of its field) -> nothing, or a ValueError that names the field and says what it must be."""
@@ -44,16 +45,6 @@ def check_record(found: Any) -> None:
 def _require(holds: bool, value: Any, field: str, must: str) -> None:
     if not holds:
         raise ValueError(f"its field {brief(field)} must be {must}, not {brief(value)}")
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a number as JSON and TOML have it, and not a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_whole(value: Any) -> bool:
-    """Whether it is an integer, and not a truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _one_of(*names: str) -> Check:
@@ -132,7 +123,7 @@ def _setting(value: Any, field: str) -> None:
     elif isinstance(value, str):
         _text()(value, field)
     elif value is not None and not isinstance(value, bool):
-        _require(is_number(value), value, field, "text, a number or a list of numbers")
+        _require(isinstance(value, int | float), value, field, "text, a number or a list of numbers")
         _number()(value, field)
 
 
