@@ -47,42 +47,32 @@ def _require(holds: bool, value: Any, field: str, must: str) -> None:
         raise ValueError(f"its field {brief(field)} must be {must}, not {brief(value)}")
 
 
-def _one_of(*names: str) -> Check:
-    def check(value: Any, field: str) -> None:
-        _require(isinstance(value, str) and value in names, value, field, f"one of {', '.join(names)}")
+def _holding(holds: Callable[[Any], bool], must: str) -> Check:
+    return lambda value, field: _require(holds(value), value, field, must)
 
-    return check
+
+def _one_of(*names: str) -> Check:
+    return _holding(lambda value: isinstance(value, str) and value in names, f"one of {', '.join(names)}")
 
 
 def _text(longest: int = LONGEST_NAME, *, least: int = 0, printable: bool = True) -> Check:
-    kind = "printable text" if printable else "text"
-    must = f"{kind} of {least} to {longest} characters"
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and least <= len(value) <= longest and (value.isprintable() or not printable)
 
-    def check(value: Any, field: str) -> None:
-        fits = isinstance(value, str) and least <= len(value) <= longest
-        _require(fits and (value.isprintable() or not printable), value, field, must)
-
-    return check
+    return _holding(fits, f"{'printable text' if printable else 'text'} of {least} to {longest} characters")
 
 
 def _number(low: float = -_LARGEST, high: float = _LARGEST) -> Check:
-    def check(value: Any, field: str) -> None:
-        _require(is_number(value) and low <= value <= high, value, field, f"a number from {low:g} to {high:g}")
-
-    return check
+    return _holding(lambda value: is_number(value) and low <= value <= high, f"a number from {low:g} to {high:g}")
 
 
-def _whole(value: Any, field: str) -> None:
-    fits = is_whole(value) and 0 <= value <= _LARGEST_INTEGER
-    _require(fits, value, field, f"an integer from 0 to {_LARGEST_INTEGER}")
+_whole = _holding(
+    lambda value: is_whole(value) and 0 <= value <= _LARGEST_INTEGER, f"an integer from 0 to {_LARGEST_INTEGER}"
+)
 
 
 def _maybe(check: Check) -> Check:
-    def check_given(value: Any, field: str) -> None:
-        if value is not None:
-            check(value, field)
-
-    return check_given
+    return lambda value, field: None if value is None else check(value, field)
 
 
 def _several(check: Check, *, least: int = 0, most: int = MOST_SEEDS) -> Check:
