@@ -1,4 +1,4 @@
-"""Runs the cells of a study that a file does not have yet, each by itself, and appends what comes out."""
+"""Runs the cells of a study that are not in a file of records yet, and appends a record of each."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[
 def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: _Teller) -> Generator[Record, None, None]:
     waiting, suspects = deque(cells), deque[Cell]()
     while waiting or suspects:
-        # When a worker dies, all cells that ran are lost and none is named: they run again alone, and the one of which
-        # a worker dies once more has failed.
+        # When a worker dies, all running cells are lost, and nothing says which one killed it. Each runs again alone,
+        # and the one whose worker dies again has failed.
         source, width = (suspects, 1) if suspects else (waiting, jobs)
         running: dict[Future[Record], Cell] = {}
         start = time.perf_counter()
@@ -181,7 +181,7 @@ def _begin(threads: int) -> None:
 
 
 def _follow_parent() -> None:
-    """End with the parent, even one that was killed and could not say so."""
+    """End when the parent does, even if it was killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()

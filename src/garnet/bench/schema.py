@@ -1,4 +1,4 @@
-"""What the fields of a record may hold: checked once, when it is read, and for a cell when a study names it."""
+"""What the fields of a record may hold, checked when it is read; those of a cell also when a study names it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _setting(value: Any, field: str) -> None:
 
 
 def _plain(value: Any, field: str, depth: int = 0) -> None:
-    """Whatever can be told in JSON, and told again."""
+    """Anything that can be written as JSON and read back."""
     _require(depth < _DEEPEST, value, field, f"no more than {_DEEPEST} levels deep")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in parts:

@@ -1,4 +1,4 @@
-"""Records become a table, with the paper's numbers beside ours."""
+"""Tables of records, with the paper's numbers beside ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """What the row is of, and its entries."""
+    """One row: its labels and its entries."""
 
     labels: tuple[str, ...]
     entries: tuple[Entry, ...]

@@ -75,12 +75,12 @@ Orders = Sequence[tuple[str, NDArray[Any]]]
 
 
 def worth_seeing(ties: Ties, orders: Orders, count: int = MOST_LISTED) -> tuple[list[int], str]:
-    """The nodes that one should look at first, and in words why these.
+    """The nodes to look at first, and why, in words.
 
     Args:
         ties: the edges.
         orders: the first that counts anything decides; the next ones do where nodes are equal in it.
-        count: how many nodes; those without any edge are none of them.
+        count: how many nodes at most; nodes without edges are left out.
     """
     while len(orders) > 1 and not orders[0][1].any():
         orders = orders[1:]
@@ -103,7 +103,7 @@ def require_nodes(ties: Ties, nodes: Sequence[int]) -> list[int]:
 
 
 def whole_graph(ties: Ties) -> dict[str, Any] | None:
-    """All nodes and edges, as `around` gives some; None of a graph that would make the page large."""
+    """All nodes and edges, in the form of `around`; None for a graph that would make the page too large."""
     if max(ties.edges.shape[1], ties.num_nodes) > _WHOLE:
         return None
     return _part(ties, np.arange(ties.num_nodes), np.arange(ties.edges.shape[1]))
@@ -191,7 +191,7 @@ def neighbourhood_section(
     words: Mapping[str, Any],
     text: str,
 ) -> list[Section]:
-    """The section in which one looks at a node; none where there is nothing to see.
+    """The section with the neighbourhoods of nodes; none where there is nothing to see.
 
     Args:
         ties: the edges.

@@ -67,7 +67,7 @@ def verdict(record: PurificationRecord) -> str:
 
 
 def removed(record: PurificationRecord) -> float | None:
-    """The share of the known adversarial edges that the purified graph has no more; None if there are none."""
+    """The share of the known adversarial edges that purification removed; None if there are none."""
     there = record.adversarial & record.given
     return float((there & ~record.stays).sum() / there.sum()) if there.any() else None
 
@@ -249,7 +249,7 @@ def leading_values(graph: Graph, rank: int, parameters: Mapping[str, Any]) -> ND
     )
     component = connected_components(graph.adjacency, directed=False)[1]
     end: End = "magnitude" if parameters.get("end") == "magnitude" else "algebraic"
-    # What is drawn needs fewer digits than a purification, which has warned of its own.
+    # A drawing needs fewer digits than a purification, which has given its own warnings.
     with warnings_are("ignore", RankWarning, ConvergenceWarning):
         nodes = spread_components(torch.from_numpy(component.astype(np.int64)), rank).numpy()
         part = matrix[nodes][:, nodes]

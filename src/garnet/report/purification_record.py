@@ -64,7 +64,7 @@ class PurificationRecord:
         edges: (2, m) edges of the graph before, after, or of both, as `garnet.graph.graph.Edges`.
         scores: (m,) how critical each is; infinite where nothing is known of an end.
         weights_before: (m,) zero for edges that were not there.
-        weights_after: (m,) zero for edges that are there no more.
+        weights_after: (m,) zero for edges that were removed.
         num_nodes: of both graphs.
         labels: (n,) or None.
         names: (n,) or None.

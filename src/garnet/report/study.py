@@ -93,7 +93,7 @@ def _by_parameter(records: Sequence[Record]) -> Iterator[Markup]:
             def label(cell: Facts, name: str = name) -> str:
                 return _defence(cell, set(cell["parameters"]) - {name}, cell["backbone"])
 
-            # A defence's own scale of a parameter need not be another's: gamma is a score to one, a share to the next.
+            # Two defences may mean different things by one parameter: gamma is a score in one, a share in another.
             for (defense,), part in _grouped(swept, lambda cell: (cell["defense"],)):
                 series = _curves(part, value, label)
                 if series:
