@@ -9,7 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import gcn_matrix
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.sparse import SparseMatrix

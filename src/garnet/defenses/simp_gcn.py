@@ -10,18 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import (
-    Features,
-    Noise,
-    Parameters,
-    dropout,
-    fan_in,
-    gcn_matrix,
-    glorot,
-    linear,
-    propagate,
-    symmetric_matrix,
-)  # fmt: skip
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, propagate
+from garnet.backbones.matrices import gcn_matrix, symmetric_matrix
 from garnet.defenses.base import Model
 from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
