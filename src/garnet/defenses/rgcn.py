@@ -71,9 +71,7 @@ class RGCN(Model):
     gamma: NonNegative = 1.0
     kl: NonNegative = 1.25
     decay: NonNegative = 5e-4
-    training: Training = field(
-        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None),
-    )
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights; there are no biases."""

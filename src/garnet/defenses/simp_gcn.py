@@ -98,9 +98,7 @@ class SimPGCN(Model):
     trust: ShareWithin = 0.25
     similarity_weight: NonNegative = 0.1
     similar: Count = 5
-    training: Training = field(
-        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60),
-    )
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights for the layers; small ones for what weighs the graphs, so that `trust` holds everywhere."""
