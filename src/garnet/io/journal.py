@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import scipy.sparse as sp
-
 from garnet.errors import GarnetError
-from garnet.graph.graph import Graph
-from garnet.io.atomic import atomic_path
+from garnet.io.checked import checksum, read_note, write_note
 from garnet.io.failures import writing
-from garnet.io.identity import file_identity
 from garnet.io.removal import remove
 from garnet.io.scratch import left_behind
-from garnet.places.tiles import checksum, json_check
 from garnet.progress import Clock, Progress, Stage
 
 _STAGES = ("tile", "embed", "neighbours", "prune")
@@ -72,9 +64,7 @@ class Journal:
         """The stage is done, and these files in the folder are what later stages read of it."""
         names = [str(file.relative_to(self.folder)) for file in files]
         found = {name: (self._size(name), checksum(self.folder / name)) for name in names}
-        noted = {"facts": facts, "files": found}
-        with atomic_path(self._file(stage)) as unfinished:
-            unfinished.write_text(json.dumps({**noted, "check": json_check(noted)}))
+        write_note(self._file(stage), {"facts": facts, "files": found})
 
     def _file(self, stage: str) -> Path:
         return self.folder / f"stage-{stage}.json"
@@ -97,12 +87,9 @@ class Journal:
         if not path.is_file():
             return None
         try:
-            noted: dict[str, Any] = json.loads(path.read_bytes())
-            if noted.pop("check") != json_check(noted):
-                raise ValueError("check")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            return read_note(path)
+        except (OSError, ValueError) as error:
             raise GarnetError(f"Cannot read {path}: it is damaged; {self._cure}.") from error
-        return noted
 
 
 class Resumable(Clock):
@@ -148,26 +135,3 @@ def stages_done(output: Path, scratch: Path | None = None) -> list[str]:
     """
     done = {stage for folder, _ in left_behind(scratch or output.parent, output) for stage in Journal(folder).stages()}
     return [stage for stage in _STAGES if stage in done]
-
-
-def identity(source: str | Path | Graph, output: Path) -> list[Any]:
-    """What tells a source from another: what a graph holds, or the bytes of a file.
-
-    Args:
-        source: what is to be purified.
-        output: folder of the result, which is no part of the source though it may lie in it.
-    """
-    if not isinstance(source, Graph):
-        return file_identity(Path(source), without=[output])
-    split = None if source.split is None else source.split.fingerprint
-    return [source.fingerprint, *map(_digest, (source.features, source.labels, source.names)), split]
-
-
-def _digest(part: Any) -> str | None:
-    """Some hex digits that are the same wherever an array is, dense or sparse."""
-    if part is None:
-        return None
-    digest = hashlib.sha256()
-    for array in (part.indptr, part.indices, part.data) if sp.issparse(part) else (part,):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
