@@ -136,7 +136,7 @@ class Task:
 
     def key(self, output: Path) -> dict[str, Any]:
         """All that decides the result, in plain values."""
-        source = digest_of({"source": _identity(self.source, output)})
+        source = digest_of({"source": identity(self.source, output)})
         asked = {"symmetrize": self.symmetrize, "parts": self.place.parts, "ledger": self.place.ledger}
         asked |= {"memory": self.place.memory, "solver": repr(self.place.solver)}
         return {
@@ -273,7 +273,7 @@ class Task:
         return GraphOnDisk(graph, store, clock, self.place, memory, as_table, deliver)
 
 
-def _identity(source: Path | Graph, output: Path) -> list[Any]:
+def identity(source: Path | Graph, output: Path) -> list[Any]:
     """What tells a source from another: what a graph holds, or the bytes of a file, but for those of the output."""
     if not isinstance(source, Graph):
         return file_identity(source, without=[output])

@@ -11,7 +11,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from garnet.places.disk import purify_tiled
-from garnet.places.resume import identity
+from garnet.places.on_disk import identity
 
 from garnet import GARNET
 from garnet.datasets import block_model, load_graph, random_split
