@@ -17,8 +17,8 @@ from garnet import GARNET
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
-from garnet.io.marker import MARKER
 from garnet.io.journal import Journal
+from garnet.io.marker import MARKER
 from garnet.places.tiles import TiledGraph
 
 pytest.importorskip("fcntl", reason="locks and signals of POSIX")
