@@ -28,13 +28,15 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.tables --check
+	$(BIN)/python -m tools.import_graph --check
 
-# Both write into the pages what the records in results/ say.
+# Both write into the pages what the records in results/ say; the second also draws the rooms as they import.
 figures: $(STAMP)
 	$(BIN)/python -m tools.figures --overwrite
 
 tables: $(STAMP)
 	$(BIN)/python -m tools.tables
+	$(BIN)/python -m tools.import_graph
 
 bench: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[benchmarks]'

@@ -5,6 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import garnet
+from tools.import_graph import imports, modules
 
 SOURCE = Path(garnet.__file__).parent
 # A room may import from those on lines above its own.
@@ -28,30 +29,8 @@ HEAVY = ("garnet.linalg.triton_kernels", "garnet.training.sampling")  # which ne
 FLOOR = {room: floor for floor, rooms in enumerate(ORDER) for room in rooms}
 
 
-def modules():
-    """Every module by its dotted name."""
-    found = {}
-    for path in SOURCE.rglob("*.py"):
-        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-MODULES = modules()
-
-
-def imported(path):
-    """Modules of ours that a module imports anywhere: above, inside of functions, or for the type checker alone."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in MODULES else node.module
-
-
-GRAPH = {name: {other for other in imported(path) if other != name} for name, path in MODULES.items()}
+MODULES = modules(SOURCE)
+GRAPH = imports(MODULES)
 
 
 def room(module):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from garnet.places.disk import purify_tiled
 
 from garnet import GARNET, OnDisk, as_graph
 from garnet.datasets import block_model, load_graph

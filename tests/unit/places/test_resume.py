@@ -15,9 +15,10 @@ from garnet import GARNET, OnCluster, OnDisk
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
+from garnet.io.journal import Journal
 from garnet.io.marker import MARKER
 from garnet.places import tiled_search
-from garnet.io.journal import Journal, identity
+from garnet.places.on_disk import identity
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Step
 
@@ -77,9 +78,7 @@ for case in json.loads(sys.argv[1]):
 
 
 def purify(source, output, rank=8, progress=None):
-    return GARNET(rank=rank, k=4).purify(
-        source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress
-    )
+    return GARNET(rank=rank, k=4).purify(source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress)
 
 
 class Begun(list):
