@@ -77,9 +77,7 @@ for case in json.loads(sys.argv[1]):
 
 
 def purify(source, output, rank=8, progress=None):
-    return GARNET(rank=rank, k=4).purify(
-        source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress
-    )
+    return GARNET(rank=rank, k=4).purify(source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress)
 
 
 class Begun(list):
@@ -173,8 +171,8 @@ def test_a_cluster_that_does_not_answer_costs_nothing_of_what_was_done(source, u
     pytest.importorskip("distributed")
     output = unfinished("score")
     monkeypatch.setattr("garnet.places.cluster._WAIT", 0.5)
+    place = OnCluster(cluster="tcp://127.0.0.1:9", memory="1GiB", parts=3, output=output)
     with pytest.raises(GarnetError, match="no Dask scheduler answers there"):
-        place = OnCluster(cluster="tcp://127.0.0.1:9", memory="1GiB", parts=3, output=output)
         GARNET(rank=8, k=4).purify(source, place=place)
     begun = Begun()
     require_same(purify(source, output, progress=begun).graph, undisturbed)
