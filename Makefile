@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 SECONDS ?= 60
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow campaign fuzz lint bench docs wheel clean
+.PHONY: demo test slow campaign fuzz lint figures tables bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -27,6 +27,16 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.tables --check
+	$(BIN)/python -m tools.import_graph --check
+
+# Both write into the pages what the records in results/ say; the second also draws the rooms as they import.
+figures: $(STAMP)
+	$(BIN)/python -m tools.figures --overwrite
+
+tables: $(STAMP)
+	$(BIN)/python -m tools.tables
+	$(BIN)/python -m tools.import_graph
 
 bench: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[benchmarks]'

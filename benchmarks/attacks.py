@@ -33,6 +33,7 @@ from garnet.backbones import GCN, MLP
 from garnet.datasets import class_features, load, poisoned
 from garnet.graph.graph import Graph, as_graph
 from garnet.machine import peak_memory
+from garnet.progress import Step
 from garnet.training.loop import Training, train
 
 
@@ -128,11 +129,11 @@ def slice_seconds(attack: Metattack, graph: Graph, flips: int | None) -> dict[st
     start = time.perf_counter()
     budget = Budget.fraction(0.2) if flips is None else Budget.edges(flips + 1)
 
-    def tell(text: str) -> None:
-        if " of " in text and text[0].isdigit():
+    def note(step: Step) -> None:
+        if step.done:
             moments.append(time.perf_counter())
 
-    done = attack(graph, budget=budget, progress=tell).edges.shape[1]
+    done = attack(graph, budget=budget, progress=note).edges.shape[1]
     end = time.perf_counter()
     if flips is None:
         return {"flips": done, "seconds": end - start}

@@ -2,20 +2,19 @@
 
 Each run is a process of its own. Compared are the bytes of the purified graph, edges and weights; for permutations, the
 share of edges that two purified graphs have in common among all that either has, mean over three permutations. Needs
-the graphs of the data folder, and writes its table into docs/reliability.md.
+the graphs of the data folder.
 
     python benchmarks/determinism.py
+    python -m tools.tables              writes its table into docs/reliability.md
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,8 +23,6 @@ from record import data_folder, save
 from garnet import GARNET, Graph, load_graph
 from garnet.datasets import cora, nested_block_model
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
-PLACE = re.compile(r"(<!-- determinism -->\n).*?(<!-- end determinism -->)", re.DOTALL)
 FILES = {
     "Cora": "cora/cora_lcc.npz",
     "Citeseer": "citeseer/citeseer_lcc.npz",
@@ -89,7 +86,7 @@ def equal_points(graph: Graph) -> int:
 
 
 def main() -> None:
-    """Compare, write the record and the table."""
+    """Compare, and write the record."""
     if len(sys.argv) == 3:
         print(purified(sys.argv[1], int(sys.argv[2])))
         return
@@ -108,22 +105,6 @@ def main() -> None:
         "cora_pairs_of_nodes_at_one_point": equal_points(graph),
     }
     save("determinism", figures)
-    PAGE.write_text(PLACE.sub(lambda found: f"{found[1]}\n{table(figures)}\n{found[2]}", PAGE.read_text()))
-
-
-def table(figures: dict) -> str:
-    """The figures in Markdown."""
-    lines = ["| graph | threads that give the bytes of one thread |", "|---|---|"]
-    lines += [
-        f"| {name} | {', '.join(map(str, found))} |" for name, found in figures["same_bytes_as_one_thread"].items()
-    ]
-    shared, pairs = figures["cora_shared_after_permutation"], figures["cora_pairs_of_nodes_at_one_point"]
-    return "\n".join(lines) + (
-        f"\n\nOf Cora's edges, {shared['with features']:.4f} are the same after a permutation of the nodes, and "
-        f"{shared['without features']:.4f} without features, where {pairs} pairs of "
-        "nodes have the very same point in the spectral embedding. `python benchmarks/determinism.py`, record in "
-        "[`results/determinism.json`](../results/determinism.json).\n"
-    )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def require_output(expected, got, place):
 def require_command(words, place):
     """That a command exists and understands its options, and that the files of the repository it names exist."""
     for word in words:
-        if word.startswith(("studies/", "benchmarks/", "scripts/", "examples/")):
+        if word.startswith(("studies/", "benchmarks/", "tools/", "examples/")):
             assert (ROOT / word).is_file(), f"{place}: there is no {word}"
     if words[0] == "garnet":
         chosen, rest = get_command(app), words[1:]

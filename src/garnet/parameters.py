@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -111,6 +112,13 @@ ShareWithin = Annotated[float, number("above 0 and below 1", lambda x: 0 < x < 1
 Device = Annotated[str, Rule(_device)]
 
 
+class Checked:
+    """A dataclass that refuses, as it is made, what the annotations of its fields do not allow."""
+
+    def __post_init__(self) -> None:
+        require_parameters(self)
+
+
 def require_parameters(owner: Any) -> None:
     """Refuse, in one sentence, a parameter of a dataclass that its annotation, or the rules of its class, do not allow.
 
@@ -191,7 +199,8 @@ def _rule(annotation: Any, *, default: Any = ...) -> Rule:
         return _several(_rule(parts[0]))
     if origin is collections.abc.Callable:
         return _holding("a function", callable)
-    return _simple(annotation)
+    # What a protocol is generic in, no value shows.
+    return _simple(origin if getattr(origin, "_is_protocol", False) else annotation)
 
 
 def _simple(kind: Any) -> Rule:
@@ -209,7 +218,8 @@ def _simple(kind: Any) -> Rule:
         issubclass(object, kind)
     except TypeError:  # no class, or a protocol that cannot be asked for
         return Rule(lambda value: None, lambda value: value)
-    named = kind.__name__.lower() if getattr(kind, "_is_protocol", False) else kind.__name__
+    abstract = getattr(kind, "_is_protocol", False) or inspect.isabstract(kind)
+    named = kind.__name__.lower() if abstract else kind.__name__
     # A class is callable, too, but is no solver: its parentheses were forgotten.
     return _holding(f"a {named}", lambda value: issubclass(type(value), kind) and not issubclass(type(value), type))
 

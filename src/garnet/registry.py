@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, get_type_hints
 
 from garnet.errors import ParameterError, brief
 
@@ -69,9 +69,15 @@ def _brought(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-def field_types(kind: Any) -> dict[str, str]:
-    """Names and types, as written, of what the constructor of a dataclass takes; nothing of other classes."""
-    return {field.name: str(field.type) for field in fields(kind) if field.init} if is_dataclass(kind) else {}
+def field_types(kind: Any) -> dict[str, Any]:
+    """Names and types of what the constructor of a dataclass takes; nothing of other classes."""
+    if not is_dataclass(kind):
+        return {}
+    try:
+        types = get_type_hints(kind)
+    except (NameError, AttributeError, TypeError):  # an annotation names what only a type checker imports
+        types = {}
+    return {field.name: types.get(field.name, Any) for field in fields(kind) if field.init}
 
 
 def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = False) -> str:

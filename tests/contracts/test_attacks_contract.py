@@ -114,9 +114,8 @@ class StopAfter:
     def __init__(self, changes):
         self.changes, self.over = changes, False
 
-    def __call__(self, text):
-        found = re.match(r"(\d+) of \d+ (edges|entries)", text)
-        self.over |= found is not None and int(found[1]) >= self.changes
+    def __call__(self, step):
+        self.over |= step.detail in ("edges", "entries") and step.done >= self.changes
         if self.over:
             raise Stop
 
@@ -145,7 +144,8 @@ def test_stopped_it_has_begun_and_it_goes_on_as_if_it_had_not_been(name):
 def test_stopped_at_once_it_has_done_nothing_or_little(name):
     attack, calls = ways(name)
 
-    def at_once(text):
+    def at_once(step):
+        assert step.stage == name
         raise Stop
 
     for arguments in calls.values():

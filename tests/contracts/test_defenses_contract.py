@@ -1,5 +1,7 @@
 """What every defence and every purifier promises, whoever wrote it; a new name is tested once it is registered."""
 
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import dataclass, replace
 
@@ -8,15 +10,17 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch_geometric.transforms import BaseTransform, Compose, NormalizeFeatures
 
-from garnet import Graph, Split, as_graph
+from garnet import Graph, Ledger, Split, as_graph
 from garnet.backbones import GCN
 from garnet.backbones.base import Noise
 from garnet.datasets import contextual_block_model, random_split
-from garnet.defenses import Model, Purified
+from garnet.defenses import Defense, Model, Purified, Purifier
 from garnet.defenses.lookup import gives_model, takes_training
 from garnet.errors import GarnetError
 from garnet.progress import Stage
+from garnet.purify.base import CleanedGraph
 from garnet.registry import DEFENSES, PURIFIERS
 from garnet.training.loop import Training
 from garnet.training.predictor import Predictor
@@ -57,14 +61,15 @@ GRAPHS = {
 
 
 @dataclass(frozen=True)
-class DropsOne:
-    """A purifier, and what comes out of it."""
+class DropsOne(Purifier):
+    """A purifier of somebody else's."""
 
-    graph: Graph | None = None
-    stages: tuple[Stage, ...] = (Stage("drop", 0.0, 0),)
-
-    def purify(self, graph, *, progress=None):
-        return DropsOne(graph.with_edges(graph.edges[:, 1:], graph.weights[1:]))
+    def _purify(self, graph, *, progress):
+        edges = torch.from_numpy(graph.edges)
+        stays = torch.arange(graph.num_edges) > 0
+        ledger = Ledger(edges, stays.float(), torch.ones_like(stays), stays, graph.num_nodes)
+        stages = (Stage("drop", 0.0, 0),)
+        return CleanedGraph(graph.with_edges(graph.edges[:, 1:], graph.weights[1:]), ledger, stages)
 
 
 class Largest(TorchDispatchMode):
@@ -202,9 +207,9 @@ def test_what_is_wrong_with_it_is_said_before_anything_is_purified(name):
     seen = []
 
     class Spy(DropsOne):
-        def purify(self, graph, *, progress=None):
+        def _purify(self, graph, *, progress):
             seen.append(graph)
-            return super().purify(graph)
+            return super()._purify(graph, progress=progress)
 
     wrong = replace(defense(name), device="meta")
     with pytest.raises(GarnetError, match=r"^The 'device' parameter of \w+ must be a device that torch has here\."):
@@ -218,3 +223,90 @@ def test_what_is_wrong_with_it_is_said_before_anything_is_purified(name):
 def test_what_needs_the_whole_graph_refuses_batches(name):
     with pytest.raises(GarnetError, match=r"leave 'batch_size' out\.$"):
         replace(defense(name), training=Training(epochs=2, batch_size=3))
+
+
+def pyg(graph):
+    data = graph.to_pyg()
+    data.edge_attr = torch.ones(data.num_edges, 2)
+    data.note = "kept"
+    return data
+
+
+@pytest.mark.parametrize("name", DEFENSES.names())
+def test_a_defence_fits_whatever_as_graph_reads(name):
+    graph = GRAPHS["weighted"]
+    assert isinstance(defense(name), Defense)
+    expected = defense(name).fit(graph, seed=1).logits()
+    assert torch.equal(defense(name).fit(pyg(graph), seed=1).logits(), expected)
+
+
+@pytest.mark.parametrize("name", DEFENSES.names())
+def test_a_defence_refuses_what_is_no_graph(name):
+    with pytest.raises(GarnetError, match=r"^Cannot read a graph from object"):
+        defense(name).fit(object())
+    with pytest.raises(GarnetError, match=r"^A seed must be an integer"):
+        defense(name).fit(GRAPHS["path"], seed=-1)
+    with pytest.raises(GarnetError, match=r"at least one"):
+        defense(name).fit_seeds(GRAPHS["path"], [])
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+@pytest.mark.parametrize("name", PURIFIERS.names())
+def test_a_purifier_says_what_became_of_every_edge(name, graph):
+    before = bytes_of(graph)
+    steps = []
+    cleaned = PURIFIERS.build(name, {}).purify(graph, progress=steps.append)
+    assert [step.stage for step in steps if not step.detail] == [stage.name for stage in cleaned.stages]
+    counts = cleaned.ledger.counts
+    assert counts["kept"] + counts["dropped"] == graph.num_edges
+    assert counts["kept"] + counts["added"] == cleaned.graph.num_edges
+    ours = {tuple(edge) for edge in np.concatenate([cleaned.ledger.kept, cleaned.ledger.added], axis=1).T.tolist()}
+    assert ours == {tuple(edge) for edge in cleaned.graph.edges.T.tolist()}
+    assert {part: len(getattr(cleaned.ledger, f"{part}_scores")) for part in counts} == counts
+    assert np.array_equal(cleaned.graph.labels, graph.labels)
+    assert bytes_of(graph) == before
+
+
+@pytest.mark.parametrize("name", PURIFIERS.names())
+def test_a_purifier_reads_whatever_as_graph_reads(name, tmp_path):
+    graph = GRAPHS["weighted"]
+    purifier = PURIFIERS.build(name, {})
+    expected = purifier.purify(graph).graph.fingerprint
+    graph.save(tmp_path / "graph.npz")
+    assert purifier.purify(pyg(graph)).graph.fingerprint == expected
+    assert purifier.purify(tmp_path / "graph.npz").graph.fingerprint == expected
+    with pytest.raises(GarnetError, match=r"^Cannot read a graph from object"):
+        purifier.purify(object())
+
+
+@pytest.mark.parametrize("name", PURIFIERS.names())
+def test_a_purifier_is_a_transform_of_pyg(name):
+    graph = GRAPHS["weighted"]
+    purifier = PURIFIERS.build(name, {})
+    assert isinstance(purifier, Purifier)
+    assert isinstance(purifier, BaseTransform)
+    data = pyg(graph)
+    edges = data.edge_index.clone()
+    cleaned = Compose([NormalizeFeatures(), purifier])(data)
+    assert cleaned.note == "kept"
+    assert "edge_attr" not in cleaned
+    assert torch.equal(data.edge_index, edges)
+    assert torch.equal(purifier.forward(data).edge_index, purifier(data).edge_index)
+    assert as_graph(purifier(data)).fingerprint == purifier.purify(graph).graph.fingerprint
+    assert isinstance(purifier(graph), Graph)
+    # A citation has one direction only.
+    directed = data.clone()
+    one_way = directed.edge_index[0] < directed.edge_index[1]
+    directed.edge_index, directed.edge_weight = directed.edge_index[:, one_way], directed.edge_weight[one_way]
+    assert torch.equal(purifier(directed).edge_index, purifier(data).edge_index)
+
+
+def test_pyg_is_not_imported_before_somebody_asks():
+    program = (
+        "import sys; from garnet import GARNET; from garnet.defenses import Jaccard, Purified; GARNET(), Jaccard();"
+        "assert not any(name.startswith('torch_geometric') for name in sys.modules);"
+        "from torch_geometric.transforms import BaseTransform;"
+        "assert isinstance(GARNET(), BaseTransform) and isinstance(Jaccard(), BaseTransform);"
+        "assert issubclass(GARNET, BaseTransform) and not isinstance(Purified(), BaseTransform)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,7 +1,6 @@
-"""Run every case of tests/faults, count what was tried and what failed, and write the figure into docs/reliability.md.
+"""Run every case of tests/faults, count what was tried and what failed, and write that into docs/reliability.md.
 
     python tests/faults/campaign.py -n 2       all of it, which takes 20 minutes; what follows goes to pytest
-    python tests/faults/campaign.py --render   write the page again from results/campaign.json
 
 As root it does not start where the jail cannot be closed.
 """
@@ -9,7 +8,7 @@ As root it does not start where the jail cannot be closed.
 import importlib
 import json
 import platform
-import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,8 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURES, PAGE = ROOT / "results" / "campaign.json", ROOT / "docs" / "reliability.md"
-PLACE = re.compile(r"(<!-- campaign -->\n).*?(<!-- end -->)", re.DOTALL)
+FIGURES = ROOT / "results" / "campaign.json"
 PACKAGES = ["pygarnet", "numpy", "scipy", "torch", "pyarrow", "distributed"]
 
 
@@ -76,37 +74,13 @@ def _kind(name):
     return " ".join(text.split("\n\n")[0].split()).rstrip(".")
 
 
-def table(figures):
-    """The figures in Markdown."""
-    rows = [(one["kind"], one["tried"], one["failed"]) for one in figures["kinds"]]
-    rows.append(("**All**", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-    versions = ", ".join(f"{name} {number}" for name, number in figures["versions"].items())
-    lines = ["| kind of case | tried | failed |", "|---|---:|---:|"]
-    lines += [f"| {kind} | {tried:,} | {failed:,} |" for kind, tried, failed in rows]
-    skipped = sum(one["skipped"] for one in figures["kinds"])
-    return "\n".join(lines) + (
-        f"\n\n`{figures['command']}`, {figures['date']}, {figures['minutes']} minutes; {versions}, Python "
-        f"{figures['python']}, {figures['system']}. The jail: {figures['jail']}. {skipped:,} cases do not apply to a "
-        "command or to this system, and were skipped.\n"
-    )
-
-
-def render():
-    """Write the figures into the page."""
-    text = PAGE.read_text()
-    figures = json.loads(FIGURES.read_text())
-    PAGE.write_text(PLACE.sub(lambda found: f"{found[1]}\n{table(figures)}\n{found[2]}", text))
-
-
 def main():
-    options = sys.argv[1:]
-    if options != ["--render"]:
-        figures = run(options)
-        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    render()
-    figures = json.loads(FIGURES.read_text())
-    sys.stdout.write(table(figures))
-    raise SystemExit(any(one["failed"] for one in figures["kinds"]))
+    figures = run(sys.argv[1:])
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    subprocess.run([sys.executable, "-m", "tools.tables"], cwd=ROOT, check=True)
+    tried, failed = (sum(one[key] for one in figures["kinds"]) for key in ("tried", "failed"))
+    sys.stdout.write(f"{tried:,} cases, {failed:,} failed; docs/reliability.md has them by kind\n")
+    raise SystemExit(failed > 0)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from garnet.graph.files import open_source
 from garnet.graph.perturbation import Perturbation
 from garnet.places.build import build_tiles
 from garnet.places.tiles import MANIFEST, TiledGraph, json_check
-from garnet.report.result import load_result, save_result
+from garnet.report.purification_record import PurificationRecord
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
@@ -80,7 +80,7 @@ READERS = {
     "ogb in pieces": _stream,
     "perturbation": Perturbation.load,
     "predictor": Predictor.load,
-    "result": load_result,
+    "result": PurificationRecord.load,
     "audit": load_audit,
     "tiles": _tiles,
     "split": read_prognn,
@@ -122,7 +122,7 @@ def _templates():
     Perturbation.of(graph, graph.edges[:, :5], attack="random", budget="5 edges").save(paths["perturbation"])
     train(GCN(hidden=4), graph, seeds=(0,), training=Training(epochs=2))[0].save(paths["predictor"])
     with warnings.catch_warnings(action="ignore"):
-        save_result(paths["result"], named, GARNET(rank=4, k=3).purify(named))
+        PurificationRecord.of(named, GARNET(rank=4, k=3).purify(named)).save(paths["result"])
         save_audit(audit(named), paths["audit"])
     build_tiles(paths["npz"], paths["tiles"], memory=2 << 30, parts=2)
     parts = {f"idx_{part}": getattr(graph.split, part).tolist() for part in ("train", "val", "test")}

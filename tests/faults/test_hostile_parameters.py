@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from garnet import GARNET
 from garnet.attacks import DICE, Attack, Budget
 from garnet.audit import audit
-from garnet.backbones import GCN, GPRGNN, LinearGCN, Module
+from garnet.backbones import GCN, GPRGNN, LinearGCN, TorchModule
 from garnet.datasets import load, poisoned, random_split
 from garnet.datasets.synthetic import (
     block_model,
@@ -68,7 +68,7 @@ VALUES = {
 }  # fmt: skip
 
 REGISTERED = [registry.get(name) for registry in (ATTACKS, DEFENSES, PURIFIERS, BACKBONES) for name in registry.names()]
-KINDS = list(dict.fromkeys([*REGISTERED, GARNET, Purified, Module, Training, Arpack, Chebyshev, Cells]))
+KINDS = list(dict.fromkeys([*REGISTERED, GARNET, Purified, TorchModule, Training, Arpack, Chebyshev, Cells]))
 FIELDS = [(kind, field) for kind in KINDS for field in fields(kind) if field.init]
 
 
@@ -180,7 +180,7 @@ def test_everything_that_is_taken_works(kind):
     require_work(one for objects in taken(kind) for one in objects)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not Module])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not TorchModule])
 def test_they_are_values(kind):
     one = kind()
     assert replace(one) == one == pickle.loads(pickle.dumps(one))

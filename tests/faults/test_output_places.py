@@ -6,7 +6,6 @@ import shutil
 import pytest
 from commands import BY_NAME, COMMANDS, FILES, FOLDERS, contents, each, few
 from jail import Refused, lay_bait_in, require_done, require_refused
-from warden import CHECKOUT
 
 BAD = {
     "an existing file": lambda jail, ending: _existing(jail.work / f"mine{ending}"),
@@ -225,14 +224,7 @@ def test_a_scratch_folder_is_left_as_it_was(furnished, command):
 
 
 @pytest.mark.campaign
-def test_figures_and_the_demo_leave_other_files_alone(furnished):
-    pytest.importorskip("matplotlib")
-    _stranger(furnished.work / "figures")
-    (furnished.work / "figures" / "index.md").write_text("my own page\n")
-    before = furnished.fingerprint()
-    done = furnished.start("figures", "rank", "-o", "figures", "--records", CHECKOUT / "results").wait()
-    assert "Traceback" not in done.err
-    furnished.require_unchanged(before, ["figures/rank.svg", "figures/rank.png"])
+def test_the_demo_leaves_other_files_alone(furnished):
     _existing(furnished.work / "mine.html")
     require_refused(furnished.run("demo", "--report", "mine.html"))
     require_refused(furnished.run("demo", "--report", furnished.surroundings / "locked" / "page.html"))

@@ -34,7 +34,7 @@ import garnet
 from garnet import GARNET, Budget, as_graph, load_graph
 from garnet.attacks import PGD, PRBCD, Metattack, Random
 from garnet.audit import audit
-from garnet.backbones import GCN, Module
+from garnet.backbones import GCN, TorchModule
 from garnet.bench.runner import run
 from garnet.bench.study import parse_study
 from garnet.datasets import contextual_block_model, load, random_split
@@ -195,7 +195,7 @@ CALLS = {
     "defend": lambda graph, _: Purified(Jaccard(), GCN(hidden=4), QUICK).fit(graph, seed=0).logits(),
     "train": lambda graph, _: train(GCN(hidden=4), graph, training=QUICK),
     "train in batches": lambda graph, _: train(GCN(hidden=4), graph, training=replace(QUICK, batch_size=8)),
-    "train a module": lambda graph, _: train(Module(Dropped), graph, training=QUICK),
+    "train a module": lambda graph, _: train(TorchModule(Dropped), graph, training=QUICK),
     "report": lambda graph, folder: write_report(audit(graph), folder / "report.html"),
     "report of a model": lambda graph, folder: write_report(
         train(GCN(hidden=4), graph, training=QUICK)[0], folder / "model.html"
@@ -216,8 +216,8 @@ FAILING = {
     ),
     "not for disk": (lambda graph, _: GARNET(memory="1GiB", score="distortion").purify(graph), GarnetError),
     "no features": (lambda graph, _: train(GCN(), replace(graph, features=None)), GarnetError),
-    "module that fails": (lambda graph, _: train(Module(failing_module), graph, training=QUICK), Stopped),
-    "forward that fails": (lambda graph, _: train(Module(failing_forward), graph, training=QUICK), Stopped),
+    "module that fails": (lambda graph, _: train(TorchModule(failing_module), graph, training=QUICK), Stopped),
+    "forward that fails": (lambda graph, _: train(TorchModule(failing_forward), graph, training=QUICK), Stopped),
     "budget that is none": (lambda graph, _: Random()(graph, budget="many"), GarnetError),
     "attack stopped": (
         lambda graph, _: PGD(steps=3)(graph, budget=Budget.edges(5), progress=lambda *_: raise_stopped()),

@@ -1,6 +1,6 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
-from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
 from garnet.attacks.features import FeatureFlip, FeaturePGD
@@ -11,6 +11,7 @@ from garnet.attacks.pgd import PGD, MinMax
 from garnet.attacks.random import Random
 from garnet.attacks.sga import SGA
 from garnet.graph.budget import Budget
+from garnet.progress import Stop
 
 __all__ = [
     "DICE",

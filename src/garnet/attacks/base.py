@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -20,13 +20,9 @@ from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.perturbation import Entries, Perturbation
 from garnet.io.arrays import as_array
 from garnet.parameters import require_device, require_parameters, require_seed
+from garnet.progress import Progress, Step, Stop
+from garnet.registry import ATTACKS
 from garnet.training.predictor import Predictor
-
-Tell = Callable[[str], None]
-
-
-class Stop(Exception):
-    """Raised by a `progress` callback to end an attack early; what was done so far is returned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +37,9 @@ class Task:
         victim: the trained model to be fooled; None if the attack has to train a surrogate.
         seed: of everything random.
         done: (2, j) flips made by an earlier call that was stopped, in their order.
-        tell: says how far the attack is; may raise `Stop`.
         done_entries: features changed by that call, likewise.
+        attack: name of the attack, the stage of all that it tells.
+        progress: who listens.
     """
 
     graph: Graph
@@ -51,9 +48,15 @@ class Task:
     targets: NDArray[np.int64]
     victim: Predictor | None
     seed: int
-    done: Edges
-    tell: Tell
+    done: Edges = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     done_entries: Entries = field(default_factory=Entries.none)
+    attack: str = ""
+    progress: Progress | None = None
+
+    def tell(self, detail: str = "", done: int = 0, total: int = 0) -> None:
+        """Say what the attack does and how far it is, as in `garnet.progress.Step`; raises `Stop` if it shall end."""
+        if self.progress is not None:
+            self.progress(Step(self.attack, detail, done, total))
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -118,7 +121,7 @@ class Attack(ABC):
         victim: Predictor | None = None,
         seed: int = 0,
         resume: Perturbation | None = None,
-        progress: Tell | None = None,
+        progress: Progress | None = None,
     ) -> Perturbation:
         """Attack a graph, which stays as it is.
 
@@ -130,7 +133,8 @@ class Attack(ABC):
                 train one of their own on the clean graph.
             seed: the same seed gives the same changes.
             resume: what the same attack had done before it was stopped; it goes on from there.
-            progress: called with a line of text now and then; if it raises `Stop`, the attack ends with what it has.
+            progress: called with a `Step` now and then, such as `print`; if it raises `Stop`, the attack ends with what
+                it has.
 
         Returns:
             The changes, with all that is needed to make them again.
@@ -143,45 +147,27 @@ class Attack(ABC):
         """
         graph = as_graph(graph)
         budget = budget if isinstance(budget, Budget) else Budget.parse(budget, self.changes)
-        require_seed(seed)
-        require_device(getattr(self, "device", "cpu"), type(self).__name__)
-        _require_kind(victim, Predictor, "A victim must be a trained model, a Predictor.")
-        _require_kind(resume, Perturbation, "An attack goes on from a Perturbation.")
-        self._require(graph)
+        self._require_call(victim, seed, resume)
+        self._require_graph(graph)
         nodes = self._targets(graph, targets)
         count = budget.changes(graph, len(nodes), self.changes)
-        fingerprint, inputs = graph.fingerprint, _digest(graph if self.needs else None, victim)
-        provenance: dict[str, Any] = {
-            "attack": self.name, "parameters": self.parameters, "budget": str(budget), "seed": int(seed),
-            "inputs": inputs, "targets": nodes,
-        }  # fmt: skip
-        changes = Collector(graph, count)
+        each = int(budget.amount) if budget.kind == "per_target" else None
+        task = Task(graph, count, each, nodes, victim, int(seed), attack=self.name, progress=progress)
+        fingerprint, provenance = graph.fingerprint, self._provenance(task, budget)
+        changes = Collector(graph, task.budget)
         if resume is not None:
             self._require_same(resume, fingerprint, provenance)
             changes.take(resume.edges)
             changes.take(resume.entries)
-        task = Task(
-            graph, count, int(budget.amount) if budget.kind == "per_target" else None, nodes, victim, int(seed),
-            changes.edges, progress or _silent, changes.entries,
-        )  # fmt: skip
-        stopped = False
-        try:
-            for change in self._run(task) if not changes.full else ():
-                changes.take(change)
-                if changes.full:
-                    break
-                task.tell(f"{changes.size} of {count} {self.changes}")
-        except Stop:
-            stopped = True
-        if (graph.fingerprint, _digest(graph if self.needs else None, victim)) != (fingerprint, inputs):
+            task = replace(task, done=changes.edges, done_entries=changes.entries)
+        complete = self._collect(task, changes)
+        if (graph.fingerprint, self._digest(task)) != (fingerprint, provenance["inputs"]):
             raise AttackError(f"The attack {self.name} changed the graph or the victim it was given.")
-        return Perturbation.of(graph, changes.edges, changes.entries, complete=not stopped, **provenance)
+        return Perturbation.of(graph, changes.edges, changes.entries, complete=complete, **provenance)
 
     @property
     def name(self) -> str:
         """The name under which it is registered, or that of its class."""
-        from garnet.registry import ATTACKS
-
         return ATTACKS.name_of(type(self)) or type(self).__name__
 
     @property
@@ -193,7 +179,14 @@ class Attack(ABC):
         plain = (str, int, float, bool, type(None))
         return {name: value if isinstance(value, plain) else repr(value) for name, value in values.items()}
 
-    def _require(self, graph: Graph) -> None:
+    def _require_call(self, victim: object, seed: object, resume: object) -> None:
+        """Refuse what no attack could be called with."""
+        require_seed(seed)
+        require_device(getattr(self, "device", "cpu"), type(self).__name__)
+        _require_kind(victim, Predictor, "A victim must be a trained model, a Predictor.")
+        _require_kind(resume, Perturbation, "An attack goes on from a Perturbation.")
+
+    def _require_graph(self, graph: Graph) -> None:
         """Refuse a graph that lacks what the attack needs."""
         if graph.num_nodes < 2:
             raise GraphError(f"An attack needs at least two nodes. Got {graph.num_nodes}.")
@@ -230,6 +223,48 @@ class Attack(ABC):
                 )
         return nodes
 
+    def _collect(self, task: Task, changes: Collector) -> bool:
+        """Take changes until the budget is spent or there are no more; False if the attack was stopped before that."""
+        try:
+            for change in self._run(task) if not changes.full else ():
+                changes.take(change)
+                if changes.full:
+                    break
+                task.tell(self.changes, changes.size, task.budget)
+        except Stop:
+            return False
+        return True
+
+    def _provenance(self, task: Task, budget: Budget) -> dict[str, Any]:
+        """All that a perturbation says of how it was made."""
+        return {
+            "attack": self.name,
+            "parameters": self.parameters,
+            "budget": str(budget),
+            "seed": task.seed,
+            "inputs": self._digest(task),
+            "targets": task.targets,
+        }
+
+    def _digest(self, task: Task) -> str:
+        """Sixteen hex digits of all but the edges of the graph, if the attack needs any of it, and of the victim."""
+        arrays: list[Any] = []
+        for part in ("features", "labels", "split") if self.needs else ():
+            value: Any = getattr(task.graph, part)
+            if value is not None and part == "split":
+                arrays += [value.train, value.val, value.test]
+            elif sp.issparse(value):
+                arrays += [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]
+            elif value is not None:
+                arrays.append(value)
+        if task.victim is not None:
+            arrays += [tensor.cpu().numpy() for tensor in (task.victim.scores, *task.victim.parameters.values())]
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(repr((array.dtype.str, array.shape)).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
+
     def _require_same(self, earlier: Perturbation, fingerprint: str, provenance: dict[str, Any]) -> None:
         """Refuse to go on from what another attack had done, or this one with another knowledge or aim."""
         if not self.goes_on:
@@ -264,30 +299,6 @@ def flips(pairs: Sequence[tuple[int, int]]) -> Edges:
     return np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
 
 
-def _require_kind(value: Any, kind: type, rule: str) -> None:
+def _require_kind(value: object, kind: type, rule: str) -> None:
     if value is not None and not isinstance(value, kind):
         raise ParameterError(f"{rule} Got {type(value).__name__} instead.")
-
-
-def _digest(graph: Graph | None, victim: Predictor | None) -> str:
-    """Sixteen hex digits of all but the edges of a graph, and of what a victim has learnt."""
-    arrays: list[Any] = []
-    for part in ("features", "labels", "split"):
-        value: Any = getattr(graph, part, None)
-        if value is not None and part == "split":
-            arrays += [value.train, value.val, value.test]
-        elif sp.issparse(value):
-            arrays += [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]
-        elif value is not None:
-            arrays.append(value)
-    if victim is not None:
-        arrays += [tensor.cpu().numpy() for tensor in (victim.scores, *victim.parameters.values())]
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(repr((array.dtype.str, array.shape)).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
-
-
-def _silent(text: str) -> None:
-    pass

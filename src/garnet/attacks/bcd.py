@@ -5,30 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.base import Attack, Task
 from garnet.attacks.models import Labels, Surrogate, edge_model
 from garnet.attacks.relaxation import (
     Candidates,
-    Descent,
     Loss,
+    ProjectedAscent,
     Relaxation,
-    aims,
     as_edges,
     pair_numbers,
+    target_groups,
 )
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Device, Natural, Positive
-
-# Pairs that stay in the block, for each flip of the budget: with more of them, probabilities spread thin and say little
-# of the few flips that can be made; with fewer, first guesses stay.
-_KEPT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,34 +69,32 @@ class PRBCD(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        # Before the surrogate is trained; where there are more aims, they are alike.
-        targets, budget = aims(task)[0]
+        # Before the surrogate is trained; where there are more groups, they are alike.
+        targets, budget = target_groups(task)[0]
         self._require_room(Candidates(task.graph.num_nodes, targets, torch.zeros(0, dtype=torch.int64)), budget)
         model = edge_model(task, self.surrogate, self.device)
         flips = torch.zeros(0, dtype=torch.int64, device=self.device)
-        for number, (targets, budget) in enumerate(aims(task)):
+        rates = [self.lr] * self.steps + [self.lr / math.sqrt(step + 1) for step in range(self.fine_steps)]
+        for number, (targets, budget) in enumerate(target_groups(task)):
             problem = Relaxation.of(task, model, self.loss, self.labels, targets).after(flips)
             pairs = Candidates(task.graph.num_nodes, targets, flips)
             budget = min(budget, pairs.size)
             generator = np.random.default_rng([task.seed, number])
-            descent = Descent(problem, budget, pairs.draw(self.block_size, generator, budget))
-            renewed = len(descent.numbers) < pairs.size
-            try:
-                for step in range(self.steps + self.fine_steps):
-                    decay = math.sqrt(max(0, step - self.steps) + 1)
-                    descent.step(self.lr / decay)
-                    task.tell(f"step {step + 1} of {self.steps + self.fine_steps}, loss {descent.best.loss:.4f}")
-                    if renewed and step < self.steps - 1:
-                        descent.shrink(min(self.block_size // 2, _KEPT * budget))
-                        descent.extend(pairs.draw(self.block_size - len(descent.numbers), generator, 0))
-                    elif step == self.steps - 1:
-                        descent.go_back()
-            except Stop:
-                yield as_edges(descent.best.flips, task.graph.num_nodes)
-                raise
-            chosen = descent.sampled(self.samples, generator)
+            ascent = ProjectedAscent(problem, budget, pairs.draw(self.block_size, generator, budget))
+            others = pairs if len(ascent.numbers) < pairs.size else None
+            yield from ascent.climb(task, rates, partial(self._renew, ascent, others, generator))
+            chosen = ascent.sampled(self.samples, generator)
             flips = torch.cat([flips, chosen])
             yield as_edges(chosen, task.graph.num_nodes)
+
+    def _renew(
+        self, ascent: ProjectedAscent, others: Candidates | None, generator: np.random.Generator, step: int
+    ) -> None:
+        """Before a step, draw a part of the block anew, if there are other pairs; for the last ones, take the best."""
+        if step == self.steps:
+            ascent.go_back()
+        elif others is not None and 0 < step < self.steps:
+            ascent.renew(others, self.block_size, generator)
 
     def _require_room(self, pairs: Candidates, budget: int) -> None:
         """Refuse a block in which the flips of a budget have no others beside them."""
@@ -124,9 +119,7 @@ class GRBCD(Attack):
         steps: among which the budget is spread; never more than there are flips.
         loss: what is made large; see `attack_loss`. None is `masked-cross-entropy` against a victim, and `tanh-margin`
             through a surrogate, which may be too unsure of all nodes for the entropy to tell who wavers.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
-        device: where to compute.
+        labels, surrogate, device: as for `PRBCD`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -144,7 +137,7 @@ class GRBCD(Attack):
         loss = self.loss or ("tanh-margin" if task.victim is None else "masked-cross-entropy")
         done = pair_numbers(torch.from_numpy(task.done).to(self.device), n)
         flips = done[:0]
-        for number, (targets, budget) in enumerate(aims(task)):
+        for number, (targets, budget) in enumerate(target_groups(task)):
             clean = Relaxation.of(task, model, loss, self.labels, targets)
             budget = min(budget, Candidates(n, targets, flips).size)
             steps = min(self.steps, budget)

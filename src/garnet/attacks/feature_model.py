@@ -15,11 +15,11 @@ from torch import Tensor
 from garnet.attacks.base import Task
 from garnet.attacks.models import fitted, fitting_backbone
 from garnet.backbones.base import Backbone, Features, Parameters, require_features
-from garnet.backbones.module import ModuleInputs
+from garnet.backbones.torch_module import TorchModuleInputs
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
 from garnet.graph.perturbation import entries_at
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap
 from garnet.registry import BACKBONES
 from garnet.training.predictor import Predictor
 
@@ -105,7 +105,7 @@ class FeatureModel:
         device: where it computes.
     """
 
-    backbone: Backbone
+    backbone: Backbone[Any]
     parameters: Parameters
     inputs: Any
     features: sp.csr_array | NDArray[np.float32]
@@ -128,7 +128,7 @@ class FeatureModel:
         return model
 
     @classmethod
-    def of_task(cls, task: Task, surrogate: str | Backbone, device: str = "cpu") -> FeatureModel:
+    def of_task(cls, task: Task, surrogate: str | Backbone[Any], device: str = "cpu") -> FeatureModel:
         """The victim of a task, or a surrogate trained on its clean graph."""
         if task.victim is not None:
             return cls.of(task.victim, task.graph, device)
@@ -175,13 +175,13 @@ class FeatureModel:
         """Logits, and on what they depend: products with the features and their other factors, or features."""
         inputs: Any
         products: list[tuple[Tensor, Tensor | None]] = []
-        if isinstance(self.inputs, ModuleInputs):
+        if isinstance(self.inputs, TorchModuleInputs):
             x = self.inputs.x.index_put((places[0], places[1]), changes, accumulate=True).requires_grad_()
             products.append((x, None))
             # A new list: layers that keep what they have made of their first features must not see these.
             inputs = replace(self.inputs, x=x, built=[])
         elif isinstance(self.inputs, Features) or isinstance(getattr(self.inputs, "features", None), Features):
-            watched = Features(_Watched(self.clean.matrix, places, changes, products))  # type: ignore[arg-type]
+            watched = Features(_Watched(self.clean.matrix, places, changes, products))
             inputs = watched if isinstance(self.inputs, Features) else replace(self.inputs, features=watched)
         else:
             raise ParameterError(_no_gradient(self.backbone))
@@ -200,11 +200,12 @@ class _Watched:
 
     def __init__(
         self,
-        clean: Tensor | SparseMatrix,
+        clean: LinearMap,
         places: Tensor,
         changes: Tensor,
         products: list[tuple[Tensor, Tensor | None]],
     ) -> None:
+        self.shape = clean.shape
         self._clean, self._places, self._changes, self._products = clean, places, changes, products
 
     def __matmul__(self, block: Tensor) -> Tensor:
@@ -218,7 +219,7 @@ class _Watched:
         return product
 
 
-def _no_gradient(backbone: Backbone) -> str:
+def _no_gradient(backbone: Backbone[Any]) -> str:
     return (
         f"This model does not use features: no gradient of {type(backbone).__name__} reaches them; attack through a "
         "surrogate, such as 'linear-gcn', 'gcn' or 'mlp'."

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
-from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_nodes
+from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_labels, attacked_nodes
+from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import require_features
 from garnet.errors import GraphError
 from garnet.graph.perturbation import Entries
 from garnet.parameters import Count, Device, Natural, Positive, Share
 
-Loss = Literal["auto", "tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
+FeatureLoss = Literal["auto", Loss]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class FeatureFlip(Attack):
     changes: ClassVar[Literal["entries"]] = "entries"
     needs: ClassVar[tuple[str, ...]] = ("features",)
 
-    loss: Loss = "auto"
+    loss: FeatureLoss = "auto"
     labels: Labels = "true"
     direct: bool = False
     at_once: Count = 1
@@ -63,15 +64,15 @@ class FeatureFlip(Attack):
         model = FeatureModel.of_task(task, self.surrogate, self.device)
         done = torch.from_numpy(task.done_entries.places).to(self.device)
         places = done[:, :0]
-        for aim in _aims(self, task, model):
-            quota = aim.quota(places)
+        for group in _groups(self, task, model):
+            quota = group.quota(places)
             for first in range(0, quota, self.at_once):
                 start, count = places.shape[1], min(self.at_once, quota - first)
                 # What an earlier call had done of this step is not looked for again.
                 chosen = done[:, start : start + count]
                 if chosen.shape[1] < count:
-                    _, gradient = model.gradient(aim.loss, places, 1 - 2 * model.at(places))
-                    chosen, _ = aim.best(gradient, count, _flips_of(model), places)
+                    _, gradient = model.gradient(group.loss, places, 1 - 2 * model.at(places))
+                    chosen, _ = group.best(gradient, count, _flips_of(model), places)
                 places = torch.cat([places, chosen], dim=1)
                 new = places[:, max(start, done.shape[1]) :]
                 if new.shape[1]:
@@ -100,10 +101,7 @@ class FeaturePGD(Attack):
             of t.
         loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
             however sure the model is, and the `tanh-margin` of several.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        direct: whether only the nodes under attack change their features.
-        surrogate: the model that is attacked if there is no victim, or its name.
-        device: where to compute.
+        labels, direct, surrogate, device: as for `FeatureFlip`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -116,7 +114,7 @@ class FeaturePGD(Attack):
     rounds: Count = 10
     steps: Natural = 40
     renewed: Share = 0.5
-    loss: Loss = "auto"
+    loss: FeatureLoss = "auto"
     labels: Labels = "true"
     direct: bool = False
     surrogate: Surrogate = "linear-gcn"
@@ -126,17 +124,17 @@ class FeaturePGD(Attack):
         model = FeatureModel.of_task(task, self.surrogate, self.device)
         bounds = _Bounds.of(model, self.epsilon, self.unit)
         settled, fixed = _nothing(self.device)
-        for aim in _aims(self, task, model):
+        for group in _groups(self, task, model):
             places, changes = _nothing(self.device)
-            best, most, quota = (places, changes), -math.inf, aim.quota(settled)
+            best, most, quota = (places, changes), -math.inf, group.quota(settled)
             for step in range(self.rounds + self.steps + 1):
                 taken = torch.cat([settled, places], dim=1)
-                value, gradient = model.gradient(aim.loss, taken, torch.cat([fixed, changes]))
+                value, gradient = model.gradient(group.loss, taken, torch.cat([fixed, changes]))
                 task.tell(f"step {step} of {self.rounds + self.steps}, loss {value:.4f}")
                 if step >= self.rounds and value > most:
                     best, most = (places, changes), float(value)
                 kept, size = _promising(self, step, quota, gradient.at(places) * bounds.corner(gradient, places))
-                chosen, worth = aim.best(gradient, size - len(kept), bounds.worth, taken)
+                chosen, worth = group.best(gradient, size - len(kept), bounds.worth, taken)
                 places = torch.cat([places[:, kept], chosen[:, worth > 0]], dim=1)
                 changes = bounds.corner(gradient, places)
             settled, fixed = torch.cat([settled, best[0]], dim=1), torch.cat([fixed, best[1]])
@@ -144,7 +142,7 @@ class FeaturePGD(Attack):
 
 
 @dataclass(frozen=True, eq=False)
-class _Aim:
+class _Group:
     """Nodes that are attacked together.
 
     Attributes:
@@ -183,26 +181,20 @@ class _Aim:
         return gradient.largest(count, gains, felt.nonzero()[:, 0], taken)
 
 
-def _aims(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> Iterator[_Aim]:
+def _groups(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> Iterator[_Group]:
     """All nodes under attack at once, or one target after the other if each has a budget of its own."""
     numbers = attacked_nodes(task)
     nodes = torch.from_numpy(numbers).to(attack.device)
-    if attack.labels == "predicted":
-        classes = model.logits(*_nothing(attack.device))[nodes].argmax(dim=1)
-    else:
-        known = task.labels[numbers]
-        if (known < 0).any():
-            raise GraphError(
-                f"Node {numbers[known < 0][0]} has no label; attack what the model says (labels='predicted')."
-            )
-        classes = torch.from_numpy(known).to(attack.device)
+    classes = attacked_labels(
+        task, numbers, attack.labels, lambda: model.logits(*_nothing(attack.device)), attack.device
+    )
     width, each = model.features.shape[1], task.per_target
     together = len(nodes) if each is None else 1
     evaded = isinstance(attack, FeatureFlip) and task.victim is not None
     several = "masked-cross-entropy" if evaded else "tanh-margin"
     loss = attack.loss if attack.loss != "auto" else "margin" if together == 1 else several
     for own, lost in zip(torch.split(nodes, together), torch.split(classes, together), strict=True):
-        yield _Aim(own, lost, each or task.budget, loss, own if attack.direct else None, width)
+        yield _Group(own, lost, each or task.budget, loss, own if attack.direct else None, width)
 
 
 def _flips_of(model: FeatureModel) -> Gains:

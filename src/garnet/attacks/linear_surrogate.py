@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -12,12 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.attacks.degree_test import DegreeTest
+from garnet.attacks.mutable_graph import Floats, MutableGraph, Nodes
 from garnet.backbones.base import require_features
 from garnet.graph.graph import Graph
 from garnet.graph.perturbation import Entries
-
-Floats = NDArray[np.float64]
-Nodes = NDArray[np.int64]
 
 
 class Flip(NamedTuple):
@@ -33,7 +31,7 @@ class Flip(NamedTuple):
         return self.one, self.other
 
 
-class Surrogate:
+class LinearSurrogate:
     r"""The linear GCN on a graph that changes, in double precision.
 
     With :math:`C = A + I`, its row sums d and :math:`Z = XW`, the logits of a node u are
@@ -41,58 +39,45 @@ class Surrogate:
     .. math:: d_u^{-1/2} \sum_k C_{uk} P_k / d_k, \quad P = C Y, \quad Y_j = d_j^{-1/2} Z_j.
 
     Attributes:
-        neighbors: (n,) how many neighbours each node has.
+        graph: the graph as it is now, with loops: C.
         words: features of the clean graph.
     """
 
     def __init__(self, graph: Graph, weights: Floats) -> None:
-        n = graph.num_nodes
-        self._looped = sp.csr_array(graph.adjacency.astype(np.float64) + sp.eye_array(n, format="csr"))
+        self.graph = MutableGraph(graph.adjacency, loops=True)
         self._weights = weights
         self._scores = np.asarray(require_features(graph).astype(np.float64) @ weights)
-        self._degrees = np.asarray(self._looped.sum(axis=1))
+        self._degrees = self.graph.degrees
         self._scaled = self._scores / np.sqrt(self._degrees)[:, None]
-        self._sums = np.asarray(self._looped @ self._scaled)
-        self.neighbors = np.diff(graph.adjacency.indptr).astype(np.int64)
+        self._sums = np.asarray(self.graph.matrix @ self._scaled)
         self.words = Words(graph)
-        self._made: dict[str, defaultdict[int, set[int]]] = {"edge": defaultdict(set), "word": defaultdict(set)}
+        self._flipped_words = defaultdict[int, set[int]](set)
 
-    def copy(self) -> Surrogate:
+    def copy(self) -> LinearSurrogate:
         """One that can be changed by itself."""
-        other = object.__new__(Surrogate)
-        other.__dict__.update(self.__dict__)
-        for name in ("_scores", "_degrees", "_scaled", "_sums", "neighbors"):
+        other = copy(self)
+        for name in ("_scores", "_degrees", "_scaled", "_sums"):
             setattr(other, name, getattr(self, name).copy())
-        other._made = deepcopy(self._made)
+        other.graph, other._flipped_words = self.graph.copy(), deepcopy(self._flipped_words)
         return other
-
-    def row(self, node: int) -> tuple[Nodes, Floats]:
-        """Columns and entries of a row of C, the loop among them."""
-        inside = slice(self._looped.indptr[node], self._looped.indptr[node + 1])
-        return self._looped.indices[inside].astype(np.int64), self._looped.data[inside]
-
-    def weight(self, one: int, other: int) -> float:
-        """Of the edge between two nodes, zero if there is none."""
-        columns, values = self.row(one)
-        return float(values[columns == other].sum())
 
     def logits(self, target: int) -> Floats:
         """(classes,) of a node."""
-        columns, values = self.row(target)
+        columns, values = self.graph.row(target)
         total: Floats = (values / self._degrees[columns]) @ self._sums[columns]
         return np.asarray(total / np.sqrt(self._degrees[target]))
 
     def partners(self, one: int, barred: list[int], test: DegreeTest | None) -> Nodes:
         """Nodes with which a node may flip its edge."""
-        columns, _ = self.row(one)
-        change = np.ones(len(self.neighbors), dtype=np.int64)
+        columns, counts = self.graph.row(one)[0], self.graph.counts
+        change = np.ones(self.graph.n, dtype=np.int64)
         change[columns] = -1
         # Nobody may lose the last edge.
-        fine = (self.neighbors + change > 0) & (self.neighbors[one] + change > 0)
-        fine[[one, *barred, *self._made["edge"][one]]] = False
+        fine = (counts + change > 0) & (counts[one] + change > 0)
+        fine[[one, *barred, *self.graph.flipped(one)]] = False
         others = np.flatnonzero(fine)
         if test is not None:
-            others = others[test.allowed(self.neighbors[one], self.neighbors[others], change[others])]
+            others = others[test.allowed(counts[one], counts[others], change[others])]
         return others
 
     def after_edges(self, target: int, one: int, others: Nodes) -> Floats:
@@ -120,7 +105,7 @@ class Surrogate:
     def columns(self, node: int, unnoticeable: bool) -> Nodes:
         """Words that a node may gain or lose."""
         fine = self.words.plausible(node).copy() if unnoticeable else np.ones(len(self._weights), dtype=bool)
-        fine[list(self._made["word"][node])] = False
+        fine[list(self._flipped_words[node])] = False
         return np.flatnonzero(fine)
 
     def after_words(self, target: int, node: int, columns: Nodes) -> Floats:
@@ -133,32 +118,28 @@ class Surrogate:
     def make(self, flip: Flip) -> None:
         """Flip it here."""
         one, other = flip.pair
-        self._made[flip.kind][one].add(other)
         ends = [one]
         if flip.kind == "edge":
-            self._made["edge"][other].add(one)
-            ends, n = [one, other], len(self.neighbors)
-            weight = self.weight(one, other)
-            change = np.repeat(-weight if weight else 1.0, 2)
-            self.neighbors[ends] += np.sign(change).astype(np.int64)
-            self._looped = sp.csr_array(self._looped + sp.csr_array((change, (ends, ends[::-1])), shape=(n, n)))
-            self._degrees[ends] = self._looped[ends].sum(axis=1)
+            ends = [one, other]
+            self.graph.flip(one, other)
+            self._degrees[ends] = self.graph.matrix[ends].sum(axis=1)
         else:
+            self._flipped_words[one].add(other)
             self._scores[one] += (1 - 2 * self.words.of(one)[other]) * self._weights[other]
         self._scaled[ends] = self._scores[ends] / _tall(np.sqrt(self._degrees[ends]))
         # An edge that goes has its two ends among these all the same: they are their own neighbours.
-        touched = np.unique(np.concatenate([self.row(end)[0] for end in ends]))
-        self._sums[touched] = self._looped[touched] @ self._scaled
+        touched = np.unique(np.concatenate([self.graph.row(end)[0] for end in ends]))
+        self._sums[touched] = self.graph.matrix[touched] @ self._scaled
 
     def _seen_from(self, target: int) -> tuple[Floats, Floats]:
         """Rows of C and of C D^-1 C, in full."""
-        columns, values = self.row(target)
-        paths = np.asarray((values / self._degrees[columns]) @ self._looped[columns])
+        columns, values = self.graph.row(target)
+        paths = np.asarray((values / self._degrees[columns]) @ self.graph.matrix[columns])
         return self._dense(target), paths
 
     def _dense(self, node: int) -> Floats:
-        dense = np.zeros(len(self.neighbors))
-        columns, values = self.row(node)
+        dense = np.zeros(self.graph.n)
+        columns, values = self.graph.row(node)
         dense[columns] = values
         return dense
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.attacks.base import Attack, Task, flips
-from garnet.attacks.greedy import Greed
+from garnet.attacks.base import Attack, Task
+from garnet.attacks.greedy import GreedyFlips
 from garnet.attacks.meta_gradient import Aim, Course, Descent, aim_of
-from garnet.attacks.mutable_graph import Wiring
-from garnet.attacks.pair_scores import Block, rows_at_once
+from garnet.attacks.mutable_graph import MutableGraph
+from garnet.attacks.pair_scores import ScoreBlock, rows_at_once
 from garnet.backbones import LinearGCN
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
@@ -57,28 +57,47 @@ class LowBlow(Attack):
                 f"The 'rank' parameter of LowBlow must be below {n}, the node count. Got {self.rank} instead."
             )
         aim = aim_of(task, LinearGCN(), self.variant, 0.0, self.device)
-        greed = Greed(Wiring(task.graph.adjacency, self.device), unnoticeable=False)
-        wide = min(self.rank + _SPARE, n - 1)
+        graph, wide = MutableGraph(task.graph.adjacency, loops=False), min(self.rank + _SPARE, n - 1)
         spectrum = choose_solver(n)(
             task.graph.adjacency.astype(np.float64), wide, end="magnitude", seed=task.seed, device=self.device
         )
-        directions, values = _turned(greed.wiring, spectrum.vectors.to(self.device, torch.float32), rounds=0)
-        for one, other in task.done.T.tolist():
-            greed.flip(one, other)
-            directions, values = _turned(greed.wiring, directions)
-        while True:
-            seed = int(np.random.default_rng((task.seed, len(greed.flipped))).integers(2**62))
-            generator = torch.Generator(self.device).manual_seed(seed)
-            low = _LowRank(directions[:, : self.rank], values[: self.rank])
-            best = greed.best(_gains(low, aim, Descent(steps=self.steps), generator))
-            if best is None:
-                return
-            greed.flip(*best)
-            directions, values = _turned(greed.wiring, directions)
-            yield flips([best])
+        leading = LeadingDirections(graph, spectrum.vectors.to(self.device, torch.float32))
+
+        def gains(generator: torch.Generator) -> LowRankGains:
+            low = LowRankConvolution(leading.vectors[:, : self.rank], leading.values[: self.rank])
+            return low_rank_gains(low, aim, Descent(steps=self.steps), generator)
+
+        yield from GreedyFlips(graph, after_flip=leading.follow).run(task, gains, self.device)
 
 
-class _LowRank:
+class LeadingDirections:
+    """The leading eigenvectors of an adjacency, which follow it as it is flipped.
+
+    Attributes:
+        vectors: (n, r), of the strongest first.
+        values: (r,) their eigenvalues.
+
+    Args:
+        graph: without loops.
+        vectors: (n, r) that span about the same directions.
+    """
+
+    def __init__(self, graph: MutableGraph, vectors: Tensor) -> None:
+        self._graph, self.vectors = graph, vectors
+        self.follow(rounds=0)
+
+    def follow(self, rounds: int = _ROUNDS) -> None:
+        """Turn the directions of a similar graph into those of the graph as it is now."""
+        matrix = SparseMatrix(self._graph.matrix, str(self.vectors.device), symmetric=True)
+        directions = self.vectors
+        for _ in range(rounds):
+            directions = torch.linalg.qr(matrix @ (matrix @ directions)).Q
+        values, turn = torch.linalg.eigh(directions.T @ (matrix @ directions))
+        order = values.abs().argsort(descending=True)
+        self.vectors, self.values = directions @ turn[:, order], values[order]
+
+
+class LowRankConvolution:
     r"""The convolution of a low-rank graph, :math:`D^{-1/2} (U \Lambda U^\top + I) D^{-1/2}`.
 
     Attributes:
@@ -98,20 +117,20 @@ class _LowRank:
 
 
 @dataclass(frozen=True, eq=False)
-class _Gains:
+class LowRankGains:
     """Scores of all pairs as a product of tall factors."""
 
     left: Tensor
     right: Tensor
 
-    def scores(self, wiring: Wiring) -> Iterator[Block]:
+    def scores(self, graph: MutableGraph) -> Iterator[ScoreBlock]:
         """Block after block of rows."""
-        step = rows_at_once(wiring.n, wiring.device)
-        for first in range(0, wiring.n, step):
-            yield Block(np.arange(wiring.n), first, self.left[first : first + step] @ self.right[first:].T)
+        step = rows_at_once(graph.n, str(self.left.device))
+        for first in range(0, graph.n, step):
+            yield ScoreBlock(np.arange(graph.n), first, self.left[first : first + step] @ self.right[first:].T)
 
 
-def _gains(low: _LowRank, aim: Aim, descent: Descent, generator: torch.Generator) -> _Gains:
+def low_rank_gains(low: LowRankConvolution, aim: Aim, descent: Descent, generator: torch.Generator) -> LowRankGains:
     """What a flip gains through the leading components, the directions of which stay where they are."""
     seen = (low @ (low @ aim.dense))[aim.train]
     slope, drawn, rows = Course(low, seen, aim, descent, generator).retraced()
@@ -124,14 +143,4 @@ def _gains(low: _LowRank, aim: Aim, descent: Descent, generator: torch.Generator
     vectors = low.vectors
     core = (vectors.T @ (low.root[:, None] * left)) @ (vectors.T @ (low.root[:, None] * right)).T
     core = core + torch.outer(vectors.T @ by_degree, vectors.sum(dim=0))
-    return _Gains(vectors @ (core + core.T), vectors)
-
-
-def _turned(wiring: Wiring, directions: Tensor, rounds: int = _ROUNDS) -> tuple[Tensor, Tensor]:
-    """The leading directions of the adjacency and their values, strongest first, from those of a similar graph."""
-    matrix = SparseMatrix(wiring.adjacency(), wiring.device, symmetric=True)
-    for _ in range(rounds):
-        directions = torch.linalg.qr(matrix @ (matrix @ directions)).Q
-    values, turn = torch.linalg.eigh(directions.T @ (matrix @ directions))
-    order = values.abs().argsort(descending=True)
-    return directions @ turn[:, order], values[order]
+    return LowRankGains(vectors @ (core + core.T), vectors)

@@ -22,7 +22,7 @@ from torch.nn.functional import one_hot
 from garnet.attacks.base import Task
 from garnet.attacks.cuda_graph import Replay
 from garnet.attacks.models import fitted
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import DIVERGED, PairGradient
 from garnet.backbones.base import Backbone, Features, glorot
 from garnet.errors import AttackError, ParameterError
@@ -59,6 +59,11 @@ class Aim:
     given_up: float = 0.0
     replays: dict[Any, Any] = field(default_factory=dict)
 
+    @property
+    def device(self) -> str:
+        """Where it is learnt."""
+        return str(self.train.device)
+
     @cached_property
     def wanted(self) -> Tensor:
         """(m, classes) ones at the classes of the labelled nodes."""
@@ -67,7 +72,8 @@ class Aim:
     @cached_property
     def dense(self) -> Tensor:
         """(n, d) the features, zeros too."""
-        return self.features.matrix if isinstance(self.features.matrix, Tensor) else self.features.matrix.dense()
+        matrix = self.features.stored()
+        return matrix if isinstance(matrix, Tensor) else matrix.dense()
 
     def recorded(self, function: Callable[..., T], descent: Descent) -> Callable[..., T]:
         """A function of tensors alone: as it is on a CPU; on a GPU, recorded once and replayed for every later flip."""
@@ -85,7 +91,7 @@ class Aim:
         return self.share.view(-1, *[1] * (logits.ndim - 1)) * (chance - wanted) * open_still
 
 
-def aim_of(task: Task, backbone: Backbone, variant: str, given_up: float, device: str) -> Aim:
+def aim_of(task: Task, backbone: Backbone[Any], variant: str, given_up: float, device: str) -> Aim:
     """What the attacker of a task wants: nodes without a label wrong (`self`), those with one (`train`), or `both`.
 
     Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph.
@@ -136,19 +142,19 @@ class Operator(Protocol):
         ...
 
 
-def linear_meta_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
+def linear_meta_gradient(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
     """The exact gradient of the attacker's loss after training, by the convolution."""
-    course = _course(wiring, aim, descent, generator)
+    course = _course(graph, aim, descent, generator)
     slope, drawn, rows = course.retraced()
     return _through_both(course.matrix, slope, drawn, aim.train, rows)
 
 
-def first_order_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
+def first_order_gradient(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> PairGradient:
     """The sum over the steps of the gradient with that step's weights held fixed: training itself is not followed."""
-    course = _course(wiring, aim, descent, generator)
+    course = _course(graph, aim, descent, generator)
     weights = course.maps()  # (d, steps, classes)
     wide = weights.flatten(1)
-    drawn = _times(aim.features, wide)
+    drawn = aim.features.matrix @ wide
     logits = (course.matrix @ (course.matrix @ drawn)).view(len(drawn), -1, aim.classes)
     slopes = aim.loss_slope(logits).flatten(1)
     if not slopes.isfinite().all() or not wide.isfinite().all():
@@ -164,12 +170,12 @@ def first_order_gradient(wiring: Wiring, aim: Aim, descent: Descent, generator: 
     return _through_both(course.matrix, slopes, drawn, none, drawn.new_zeros(0, len(drawn)))
 
 
-def _course(wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator) -> Course:
+def _course(graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator) -> Course:
     """A training on the whole graph."""
-    convolution = wiring.normalized()
+    convolution = graph.normalized()
     twice = sp.csr_array(convolution[aim.train.cpu().numpy()] @ convolution)
-    seen = SparseMatrix(twice, wiring.device, learnt=False) @ aim.dense
-    return Course(SparseMatrix(convolution, wiring.device, symmetric=True), seen, aim, descent, generator)
+    seen = SparseMatrix(twice, aim.device, learnt=False) @ aim.dense
+    return Course(SparseMatrix(convolution, aim.device, symmetric=True), seen, aim, descent, generator)
 
 
 class Course:
@@ -205,7 +211,7 @@ class Course:
         place, second = places[-1], seconds[-1]
         first = self.first + self.seen.T @ place
         both = first @ second
-        drawn = _times(self.aim.features, both)
+        drawn = self.aim.features.matrix @ both
         slope = self.aim.loss_slope(self.matrix @ (self.matrix @ drawn))
         by_map = _transposed_times(self.aim.features, self.matrix @ (self.matrix @ slope))  # (d, classes)
         by_first = by_map @ second.T
@@ -217,7 +223,7 @@ class Course:
         by_begin = by_hidden.sum(dim=0)
         by_kernel = torch.einsum("smh,snh->mn", by_hidden, places[:-1])
         by_seen = by_seen + by_begin @ self.first.T + (by_kernel + by_kernel.T) @ self.seen
-        rows = _times(self.aim.features, by_seen.T.contiguous()).T.contiguous()
+        rows = (self.aim.features.matrix @ by_seen.T.contiguous()).T.contiguous()
         return slope, drawn, rows
 
 
@@ -266,10 +272,6 @@ def _through_both(matrix: Operator, slope: Tensor, drawn: Tensor, nodes: Tensor,
     return PairGradient(left, right, nodes, rows)
 
 
-def _times(features: Features, weight: Tensor) -> Tensor:
-    return features.matrix @ weight
-
-
 def _transposed_times(features: Features, block: Tensor) -> Tensor:
-    matrix = features.matrix
+    matrix = features.stored()
     return matrix.T @ block if isinstance(matrix, Tensor) else matrix.transposed() @ block

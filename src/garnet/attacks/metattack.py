@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 
-from garnet.attacks.base import Attack, Task, flips
-from garnet.attacks.greedy import Greed
-from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
+from garnet.attacks.base import Attack, Task
+from garnet.attacks.greedy import GreedyFlips
+from garnet.attacks.meta_gradient import Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.models import Surrogate, built
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import PairGradient
 from garnet.attacks.unrolled import unrolled_meta_gradient
 from garnet.backbones import LinearGCN
-from garnet.backbones.base import Backbone
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Device, Positive, ShareBelowOne, Width
 
@@ -65,26 +63,16 @@ class Metattack(Attack):
     def _run(self, task: Task) -> Iterator[Edges]:
         backbone = built(self.surrogate)
         aim = aim_of(task, backbone, self.variant, self.given_up, self.device)
-        greed = Greed(Wiring(task.graph.adjacency, self.device), unnoticeable=self.unnoticeable)
-        for one, other in task.done.T.tolist():
-            greed.flip(one, other)
-        while True:
-            # A generator for each flip, so that an attack that goes on later draws the same numbers.
-            seed = int(np.random.default_rng((task.seed, len(greed.flipped))).integers(2**62))
-            best = greed.best(
-                self._gradient(greed.wiring, aim, backbone, torch.Generator(self.device).manual_seed(seed))
-            )
-            if best is None:
-                return
-            greed.flip(*best)
-            yield flips([best])
-
-    def _gradient(self, wiring: Wiring, aim: Aim, backbone: Backbone, generator: torch.Generator) -> PairGradient:
+        graph = MutableGraph(task.graph.adjacency, loops=True)
         descent = Descent(steps=self.steps, lr=self.lr, momentum=self.momentum, hidden=self.hidden)
-        if not isinstance(backbone, LinearGCN):
-            return unrolled_meta_gradient(wiring, aim, descent, generator, backbone)
-        chosen = first_order_gradient if self.approx else linear_meta_gradient
-        return chosen(wiring, aim, descent, generator)
+
+        def gradient(generator: torch.Generator) -> PairGradient:
+            if not isinstance(backbone, LinearGCN):
+                return unrolled_meta_gradient(graph, aim, descent, generator, backbone)
+            chosen = first_order_gradient if self.approx else linear_meta_gradient
+            return chosen(graph, aim, descent, generator)
+
+        yield from GreedyFlips(graph, unnoticeable=self.unnoticeable).run(task, gradient, self.device)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         backbone = built(self.surrogate)

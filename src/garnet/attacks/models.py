@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -13,12 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.base import Task
-from garnet.backbones.base import Backbone, Parameters
-from garnet.backbones.gcn import GCNInputs
-from garnet.backbones.module import ModuleInputs
+from garnet.backbones.base import Backbone, Parameters, Rewirable
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import normalized_matrix
 from garnet.parameters import Rule
 from garnet.registry import BACKBONES, known_name
 from garnet.training.loop import Training, train
@@ -39,7 +37,7 @@ def _surrogate(value: Any) -> str | None:
     return None
 
 
-Surrogate = Annotated[str | Backbone, Rule(_surrogate)]
+Surrogate = Annotated[str | Backbone[Any], Rule(_surrogate)]
 """A model that stands in for a victim, or its name."""
 LOSSES = ("tanh-margin", "masked-cross-entropy", "cross-entropy", "margin")
 
@@ -56,7 +54,7 @@ class EdgeModel:
         device: where it computes.
     """
 
-    backbone: Backbone
+    backbone: Backbone[Any]
     parameters: Parameters
     inputs: Any
     nodes: int
@@ -85,17 +83,9 @@ class EdgeModel:
 
         An edge of weight zero is no edge.
         """
-        inputs: Any
-        if isinstance(self.inputs, GCNInputs):
-            matrix: Any = normalized_matrix(edges, weights, self.nodes)
-            inputs = replace(self.inputs, matrix=matrix)
-        elif isinstance(self.inputs, ModuleInputs):
-            both = torch.cat([edges, edges.flip(0)], dim=1)
-            # A new list: layers that keep their first edges must not see these.
-            inputs = replace(self.inputs, edge_index=both, edge_weight=torch.cat([weights, weights]), built=[])
-        else:
+        if not isinstance(self.inputs, Rewirable):
             raise ParameterError(_no_gradient(self.backbone))
-        return self.backbone.logits(self.parameters, inputs, None)[0]
+        return self.backbone.logits(self.parameters, self.inputs.with_edges(edges, weights), None)[0]
 
     def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The edges (2, m) and weights (m,) of a graph, where the model computes."""
@@ -113,7 +103,7 @@ class EdgeModel:
             raise ParameterError(_no_gradient(self.backbone))
 
 
-def fitting_backbone(predictor: Predictor, graph: Graph, device: str) -> Backbone:
+def fitting_backbone(predictor: Predictor, graph: Graph, device: str) -> Backbone[Any]:
     """The backbone of a predictor whose weights fit a graph.
 
     Raises:
@@ -126,7 +116,7 @@ def fitting_backbone(predictor: Predictor, graph: Graph, device: str) -> Backbon
     return predictor.backbone
 
 
-def edge_model(task: Task, surrogate: str | Backbone, device: str = "cpu") -> EdgeModel:
+def edge_model(task: Task, surrogate: str | Backbone[Any], device: str = "cpu") -> EdgeModel:
     """The victim of a task, or a surrogate trained on its clean graph.
 
     Args:
@@ -139,13 +129,13 @@ def edge_model(task: Task, surrogate: str | Backbone, device: str = "cpu") -> Ed
     return EdgeModel.of(fitted(task, built(surrogate), device), task.graph, device)
 
 
-def built(surrogate: str | Backbone) -> Backbone:
+def built(surrogate: str | Backbone[Any]) -> Backbone[Any]:
     """A surrogate, by its name if it has no more than that."""
-    backbone: Backbone = BACKBONES.build(surrogate, {}) if isinstance(surrogate, str) else surrogate
+    backbone: Backbone[Any] = BACKBONES.build(surrogate, {}) if isinstance(surrogate, str) else surrogate
     return backbone
 
 
-def fitted(task: Task, backbone: Backbone, device: str = "cpu") -> Predictor:
+def fitted(task: Task, backbone: Backbone[Any], device: str = "cpu") -> Predictor:
     """A model trained on the clean graph of a task."""
     task.tell("train the surrogate")
     training = Training(epochs=200, lr=0.01, weight_decay=5e-4)
@@ -199,7 +189,9 @@ def attacked_nodes(task: Task) -> NDArray[np.int64]:
     return nodes
 
 
-def attacked_labels(task: Task, model: EdgeModel, nodes: NDArray[np.int64], kind: Labels) -> Tensor:
+def attacked_labels(
+    task: Task, nodes: NDArray[np.int64], kind: Labels, clean_logits: Callable[[], Tensor], device: str
+) -> Tensor:
     """(m,) the classes that nodes are to lose: their true ones, or those the model sees in the clean graph.
 
     Raises:
@@ -207,14 +199,14 @@ def attacked_labels(task: Task, model: EdgeModel, nodes: NDArray[np.int64], kind
     """
     if kind == "predicted":
         with torch.no_grad():
-            return model.logits(*model.edges(task.graph))[torch.from_numpy(nodes)].argmax(dim=1)
+            return clean_logits()[torch.from_numpy(nodes)].argmax(dim=1)
     labels = task.labels[nodes]
     if (labels < 0).any():
         raise GraphError(f"Node {nodes[labels < 0][0]} has no label; attack what the model says (labels='predicted').")
-    return torch.from_numpy(labels).to(model.device)
+    return torch.from_numpy(labels).to(device)
 
 
-def _no_gradient(backbone: Backbone) -> str:
+def _no_gradient(backbone: Backbone[Any]) -> str:
     return (
         f"No gradient of {type(backbone).__name__} reaches the edges here; attack "
         "through a surrogate, such as 'linear-gcn', 'gcn' or 'gprgnn'."

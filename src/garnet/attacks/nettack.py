@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from garnet.attacks.base import Attack, Change, Task, flips
 from garnet.attacks.degree_test import DegreeTest
-from garnet.attacks.linear_surrogate import Flip, Floats, Surrogate
+from garnet.attacks.linear_surrogate import Flip, LinearSurrogate
+from garnet.attacks.mutable_graph import Floats
 from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import GraphError, ParameterError
@@ -67,7 +68,7 @@ class Nettack(Attack):
 
     def _run(self, task: Task) -> Iterator[Change]:
         self._require_words(task.graph)
-        clean = Surrogate(task.graph, self._weights(task))
+        clean = LinearSurrogate(task.graph, self._weights(task))
         state = clean.copy()
         made = set[Flip]()
         earlier = {"edge": iter(task.done.T.tolist()), "word": iter(task.done_entries.places.T.tolist())}
@@ -87,12 +88,12 @@ class Nettack(Attack):
                         "What is to go on had another budget for each target, or other labels; begin it anew."
                     )
 
-    def _flips(self, state: Surrogate, target: int, label: int, count: int) -> Iterator[Flip]:
+    def _flips(self, state: LinearSurrogate, target: int, label: int, count: int) -> Iterator[Flip]:
         """Flips for one target, each made in the surrogate when it is chosen."""
-        test = DegreeTest.of(state.neighbors, cutoff=self.cutoff) if self.unnoticeable else None
+        test = DegreeTest.of(state.graph.counts, cutoff=self.cutoff) if self.unnoticeable else None
         attackers = [target]
         if not self.direct:
-            attackers = state.row(target)[0].tolist()
+            attackers = state.graph.row(target)[0].tolist()
             attackers.remove(target)
             if len(attackers) > self.influencers:
                 best = [self._best(state, test, target, label, [one])[0] for one in attackers]
@@ -102,13 +103,13 @@ class Nettack(Attack):
             if flip is None:
                 return
             if test is not None and flip.kind == "edge":
-                first, second = state.neighbors[list(flip.pair)].tolist()
-                test = test.flipped(first, second, -1 if state.weight(*flip.pair) else 1)
+                first, second = state.graph.counts[list(flip.pair)].tolist()
+                test = test.flipped(first, second, -1 if state.graph.weight(*flip.pair) else 1)
             state.make(flip)
             yield flip
 
     def _best(
-        self, state: Surrogate, test: DegreeTest | None, target: int, label: int, attackers: list[int]
+        self, state: LinearSurrogate, test: DegreeTest | None, target: int, label: int, attackers: list[int]
     ) -> tuple[float, Flip | None]:
         """The margin that the best flip of the attackers leaves, and that flip; infinity and None if there is none."""
         margin, best = np.inf, None
@@ -153,7 +154,7 @@ class Nettack(Attack):
             raise GraphError("Nettack flips features of zero and one, and the graph has others; leave 'features' out.")
 
 
-def _label(task: Task, surrogate: Surrogate, target: int) -> int:
+def _label(task: Task, surrogate: LinearSurrogate, target: int) -> int:
     """What a target is, or, where the graph does not say, what the surrogate takes it for."""
     logits, labels = surrogate.logits(target), task.graph.labels
     if labels is not None and 0 <= labels[target] < len(logits):

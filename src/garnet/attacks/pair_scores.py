@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.linalg.sparse import SparseMatrix
 
 DIVERGED = (
@@ -43,7 +43,7 @@ def rows_at_once(n: int, device: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ScoreBlock:
     """Some rows of the scores of all pairs, from the diagonal on.
 
     Attributes:
@@ -75,26 +75,26 @@ class PairGradient:
     nodes: Tensor
     rows: Tensor
 
-    def scores(self, wiring: Wiring) -> Iterator[Block]:
+    def scores(self, graph: MutableGraph) -> Iterator[ScoreBlock]:
         """S, block after block of rows."""
-        convolution, n, device = wiring.normalized(), wiring.n, self.left.device
-        matrix = SparseMatrix(convolution, wiring.device, symmetric=True)
-        root = torch.from_numpy(1 / np.sqrt(wiring.degrees)).to(device, self.left.dtype)
+        convolution, n, device = graph.normalized(), graph.n, str(self.left.device)
+        matrix = SparseMatrix(convolution, device, symmetric=True)
+        root = torch.from_numpy(1 / np.sqrt(graph.degrees)).to(device, self.left.dtype)
         far = matrix @ self.rows.T.contiguous()  # (n, m), the transposed of B Â
         slope = -0.5 * root.square() * self._sums(convolution, matrix, far)
         left, right = root[:, None] * self.left, root[:, None] * self.right
         if not len(self.nodes):
-            yield from _largest_first(left, right, slope, rows_at_once(n, wiring.device))
+            yield from _largest_first(left, right, slope, rows_at_once(n, device))
             return
         far = far * root[:, None] * root[self.nodes]
         near = self.rows * root
-        beside = sp.csr_array(convolution[:, self.nodes.cpu().numpy()] / np.sqrt(wiring.degrees)[:, None])
+        beside = sp.csr_array(convolution[:, self.nodes.cpu().numpy()] / np.sqrt(graph.degrees)[:, None])
         left, right = _symmetric(left, right, slope)
-        step = rows_at_once(n, wiring.device)
+        step = rows_at_once(n, device)
         for first in range(0, n, step):
             block = left[first : first + step] @ right[first:].T
-            self._add_rows(block, first, far, near, beside, wiring.device)
-            yield Block(np.arange(n), first, block)
+            self._add_rows(block, first, far, near, beside, device)
+            yield ScoreBlock(np.arange(n), first, block)
 
     def _add_rows(
         self, block: Tensor, first: int, far: Tensor, near: Tensor, beside: sp.csr_array, device: str
@@ -136,7 +136,7 @@ def _symmetric(left: Tensor, right: Tensor, slope: Tensor) -> tuple[Tensor, Tens
     return torch.cat([both, slope[:, None], one], dim=1), torch.cat([turned, one, slope[:, None]], dim=1)
 
 
-def _largest_first(left: Tensor, right: Tensor, slope: Tensor, step: int) -> Iterator[Block]:
+def _largest_first(left: Tensor, right: Tensor, slope: Tensor, step: int) -> Iterator[ScoreBlock]:
     r"""Blocks of L R^T + R L^T + t 1^T + 1 t^T, those first that may have large entries.
 
     An entry is at most :math:`\lVert a_i \rVert \lVert a_j \rVert + |t_i| + |t_j|` with the rows a of [L | R]. With
@@ -155,5 +155,5 @@ def _largest_first(left: Tensor, right: Tensor, slope: Tensor, step: int) -> Ite
     while first < len(nodes):
         last = first + step
         rest = float(bounds[last]) * (1 + 1e-4) if last < len(nodes) else -math.inf
-        yield Block(nodes, first, left[first:last] @ right[first:].T, rest)
+        yield ScoreBlock(nodes, first, left[first:last] @ right[first:].T, rest)
         first = last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from garnet.attacks.base import Attack, Stop, Task
+from garnet.attacks.base import Attack, Task
 from garnet.attacks.models import EdgeModel, Labels, Surrogate, edge_model
-from garnet.attacks.relaxation import Candidates, Descent, Loss, Relaxation, as_edges
+from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, Relaxation, as_edges
 from garnet.backbones.base import BUFFER
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph
@@ -57,15 +57,7 @@ class PGD(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        descent = _all_pairs(self, task)
-        try:
-            for step in range(self.steps):
-                descent.step(self.lr / math.sqrt(step + 1))
-                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
-        except Stop:
-            yield as_edges(descent.best.flips, task.graph.num_nodes)
-            raise
-        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+        yield from _climbed(self, task, _all_pairs(self, task))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +71,10 @@ class MinMax(Attack):
 
     Attributes:
         steps: along the gradient in the flips.
-        lr: by how much the first raises the probabilities of the most promising flips, as many as the budget, in the
-            mean.
+        lr: as for `PGD`.
         inner_steps: of the model's weights after each.
         inner_lr: their size.
-        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
-        loss: what is made large; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
-        device: where to compute.
+        samples, loss, labels, surrogate, device: as for `PGD`.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
@@ -104,23 +91,19 @@ class MinMax(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        descent = _all_pairs(self, task)
-        learner = _Learner(descent.problem.model, task.graph, self.inner_lr)
-        try:
-            for step in range(self.steps):
-                edges, weights = descent.problem.weighted(descent.numbers, descent.p)
-                for _ in range(self.inner_steps):
-                    learner.step(edges, weights)
-                descent.face(learner.model)
-                descent.step(self.lr / math.sqrt(step + 1))
-                task.tell(f"step {step + 1} of {self.steps}, loss {descent.best.loss:.4f}")
-        except Stop:
-            yield as_edges(descent.best.flips, task.graph.num_nodes)
-            raise
-        yield as_edges(descent.sampled(self.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)
+        ascent = _all_pairs(self, task)
+        learner = Learner(ascent.problem.model, task.graph, self.inner_lr)
+
+        def learn(step: int) -> None:
+            edges, weights = ascent.problem.weighted(ascent.numbers, ascent.p)
+            for _ in range(self.inner_steps):
+                learner.step(edges, weights)
+            ascent.face(learner.model)
+
+        yield from _climbed(self, task, ascent, learn)
 
 
-class _Learner:
+class Learner:
     """A model that is trained on, on graphs with weighted edges."""
 
     def __init__(self, model: EdgeModel, graph: Graph, rate: float) -> None:
@@ -142,11 +125,12 @@ class _Learner:
         """One step of the training loss."""
         logits = replace(self._model, parameters=self._parameters).logits(edges, weights)
         self._optimizer.zero_grad(set_to_none=True)
-        cross_entropy(logits[self._nodes], self._labels).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(cross_entropy(logits[self._nodes], self._labels))
         self._optimizer.step()
 
 
-def _all_pairs(attack: PGD | MinMax, task: Task) -> Descent:
+def _all_pairs(attack: PGD | MinMax, task: Task) -> ProjectedAscent:
+    """The ascent of an attack before its first step, with every pair in its block."""
     n = task.graph.num_nodes
     if n > MOST_NODES:
         raise GraphError(
@@ -156,4 +140,12 @@ def _all_pairs(attack: PGD | MinMax, task: Task) -> Descent:
     model = edge_model(task, attack.surrogate, attack.device)
     pairs = Candidates(n, task.targets, torch.zeros(0, dtype=torch.int64, device=attack.device))
     problem = Relaxation.of(task, model, attack.loss, attack.labels, task.targets)
-    return Descent(problem, task.budget, pairs.all())
+    return ProjectedAscent(problem, task.budget, pairs.all())
+
+
+def _climbed(
+    attack: PGD | MinMax, task: Task, ascent: ProjectedAscent, before_step: Callable[[int], None] = lambda step: None
+) -> Iterator[Edges]:
+    """All steps, each smaller than the last, and what is drawn in the end."""
+    yield from ascent.climb(task, [attack.lr / math.sqrt(step + 1) for step in range(attack.steps)], before_step)
+    yield as_edges(ascent.sampled(attack.samples, np.random.default_rng(task.seed)), task.graph.num_nodes)

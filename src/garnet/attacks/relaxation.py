@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,11 +15,16 @@ from torch import Tensor
 from garnet.attacks.base import Task
 from garnet.attacks.models import EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
 from garnet.graph.graph import Edges
+from garnet.progress import Stop
 
 Loss = Literal["tanh-margin", "masked-cross-entropy", "cross-entropy", "margin"]
 
+# Pairs that stay in a block that is renewed, for each flip of the budget: with more of them, probabilities spread thin
+# and say little of the few flips that can be made; with fewer, first guesses stay.
+_KEPT = 3
 
-def aims(task: Task) -> list[tuple[NDArray[np.int64], int]]:
+
+def target_groups(task: Task) -> list[tuple[NDArray[np.int64], int]]:
     """Targets that are attacked together, and with how many flips: one after the other if each has its own budget."""
     if task.per_target is None:
         return [(task.targets, task.budget)]
@@ -118,8 +124,9 @@ class Relaxation:
     def of(cls, task: Task, model: EdgeModel, loss: Loss, labels: Labels, targets: NDArray[np.int64]) -> Relaxation:
         """The clean graph of a task, with no flips yet."""
         nodes = targets if len(targets) else attacked_nodes(task)
-        wanted = attacked_labels(task, model, nodes, labels)
-        return cls(model, torch.from_numpy(nodes).to(model.device), wanted, loss, *model.edges(task.graph))
+        edges, weights = model.edges(task.graph)
+        wanted = attacked_labels(task, nodes, labels, lambda: model.logits(edges, weights), model.device)
+        return cls(model, torch.from_numpy(nodes).to(model.device), wanted, loss, edges, weights)
 
     def after(self, flips: Tensor) -> Relaxation:
         """The same after flips that are decided."""
@@ -160,8 +167,8 @@ class Relaxation:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """What a descent has found: a block, its probabilities, and the loss after the most probable flips."""
+class BestFlips:
+    """What an ascent has found: a block, its probabilities, and the loss after the most probable flips."""
 
     loss: float
     flips: Tensor
@@ -169,7 +176,7 @@ class Best:
     p: Tensor
 
 
-class Descent:
+class ProjectedAscent:
     """Projected gradient ascent of a loss in the probabilities of flips.
 
     Attributes:
@@ -183,12 +190,12 @@ class Descent:
     def __init__(self, problem: Relaxation, budget: int, numbers: Tensor) -> None:
         self.problem, self.budget, self.numbers = problem, budget, numbers
         self.p = torch.zeros(len(numbers), device=numbers.device)
-        self.best = Best(-math.inf, numbers[:0], numbers, self.p)
+        self.best = BestFlips(-math.inf, numbers[:0], numbers, self.p)
 
     def face(self, model: EdgeModel) -> None:
         """Go on against another model, for which nothing has been found yet."""
         self.problem = replace(self.problem, model=model)
-        self.best = Best(-math.inf, self.numbers[:0], self.numbers, self.p)
+        self.best = BestFlips(-math.inf, self.numbers[:0], self.numbers, self.p)
 
     def step(self, rate: float) -> None:
         """One step along the gradient; the largest of it, as many as the budget, are `rate` in the mean."""
@@ -198,18 +205,28 @@ class Descent:
         flips = _likeliest(self.numbers, self.p, self.budget)
         loss = self.problem.flipped(flips)
         if loss > self.best.loss:
-            self.best = Best(loss, flips, self.numbers, self.p)
+            self.best = BestFlips(loss, flips, self.numbers, self.p)
 
-    def shrink(self, most: int) -> None:
-        """Keep the likeliest pairs of the block, and none of probability zero."""
-        kept = self.p.topk(min(most, int((self.p > 0).sum()))).indices
-        self.numbers, self.p = self.numbers[kept], self.p[kept]
+    def climb(
+        self, task: Task, rates: Sequence[float], before_step: Callable[[int], None] = lambda step: None
+    ) -> Iterator[Edges]:
+        """Take steps of these rates; where the attack is stopped among them, it gets the best flips so far."""
+        try:
+            for step, rate in enumerate(rates):
+                before_step(step)
+                self.step(rate)
+                task.tell(f"loss {self.best.loss:.4f}, step", step + 1, len(rates))
+        except Stop:
+            yield as_edges(self.best.flips, task.graph.num_nodes)
+            raise
 
-    def extend(self, drawn: Tensor) -> None:
-        """Take pairs into the block that are not in it."""
-        drawn = drawn[~torch.isin(drawn, self.numbers)]
-        self.numbers = torch.cat([self.numbers, drawn])
-        self.p = torch.cat([self.p, self.p.new_zeros(len(drawn))])
+    def renew(self, pairs: Candidates, size: int, generator: np.random.Generator) -> None:
+        """Keep the likeliest pairs of the block, none of probability zero, and fill it up with others to this size."""
+        kept = self.p.topk(min(size // 2, _KEPT * self.budget, int((self.p > 0).sum()))).indices
+        numbers, p = self.numbers[kept], self.p[kept]
+        drawn = pairs.draw(size - len(numbers), generator, 0)
+        drawn = drawn[~torch.isin(drawn, numbers)]
+        self.numbers, self.p = torch.cat([numbers, drawn]), torch.cat([p, p.new_zeros(len(drawn))])
 
     def go_back(self) -> None:
         """To the best block so far."""

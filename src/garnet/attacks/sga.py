@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.models import Labels, fitted
+from garnet.attacks.mutable_graph import Floats, MutableGraph, Nodes
 from garnet.backbones.base import require_features
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges, Graph, Split
 from garnet.parameters import Count
-
-Nodes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,7 @@ class SGA(Attack):
             right = int(task.labels[target]) if self.labels == "true" else int(scene.classes[target])
             if right < 0:
                 raise ParameterError(f"Target {target} has no label; attack what a model says (labels='predicted').")
-            for _ in range(min(share, len(scene.degrees) - 1 - len(scene.flipped(target)))):
+            for _ in range(min(share, len(scene.degrees) - 1 - len(scene.graph.flipped(target)))):
                 earlier = next(done, None)
                 if earlier is not None:
                     scene.flip(*earlier)
@@ -68,15 +66,16 @@ class _Scene:
     r"""A graph that is flipped here and there, as a linear model of two hops sees it.
 
     Attributes:
+        graph: the graph as it is now, without loops.
         hidden: (n, classes), H = XW.
         degrees: (n,) with the loop of weight one.
         sums: (n, classes), :math:`S = (A + I) D^{-1/2} H`, so that :math:`Z = D^{-1/2} (A + I) D^{-1} S`.
         classes: (n,) that the model sees in the clean graph.
     """
 
-    def __init__(self, graph: Graph, hidden: NDArray[np.float64], potential: int) -> None:
+    def __init__(self, graph: Graph, hidden: Floats, potential: int) -> None:
         self.hidden, self.degrees = hidden, graph.degrees + 1
-        self._adjacency, self._size = graph.adjacency, potential
+        self.graph, self._size = MutableGraph(graph.adjacency, loops=False), potential
         scaled = hidden / np.sqrt(self.degrees)[:, None]
         self.sums = graph.adjacency @ scaled + scaled
         inner = self.sums / self.degrees[:, None]
@@ -85,43 +84,20 @@ class _Scene:
         # The gradient in a new edge, for whichever target; of the clean graph, so that it does not change on the way.
         self._gradient = inner.astype(np.float32)
         self._potential: dict[tuple[int, int], Nodes] = {}
-        self._changed: dict[int, dict[int, float]] = {}
-
-    def neighbors(self, node: int) -> tuple[Nodes, NDArray[np.float64]]:
-        """The neighbours of a node, ascending, and the weights of its edges to them."""
-        row = slice(*self._adjacency.indptr[node : node + 2])
-        found, weights = self._adjacency.indices[row].astype(np.int64), self._adjacency.data[row].astype(np.float64)
-        if node not in self._changed:
-            return found, weights
-        changed = self._changed[node]
-        stays = ~np.isin(found, self.flipped(node))
-        new = np.array(sorted(other for other, weight in changed.items() if weight), dtype=np.int64)
-        found, weights = np.concatenate([found[stays], new]), np.concatenate([weights[stays], np.ones(len(new))])
-        order = found.argsort()
-        return found[order], weights[order]
-
-    def flipped(self, node: int) -> Nodes:
-        """The other ends of its pairs that were flipped."""
-        return np.fromiter(self._changed.get(node, ()), dtype=np.int64)
 
     def flip(self, one: int, other: int) -> None:
         """Flip a pair, and mend the sums around it."""
         self._add(one, -1)
         self._add(other, -1)
-        neighbors, weights = self.neighbors(one)
-        place = int(np.searchsorted(neighbors, other))
-        there = place < len(neighbors) and neighbors[place] == other
-        for node, end in ((one, other), (other, one)):
-            self._changed.setdefault(node, {})[end] = 0.0 if there else 1.0
-            self.degrees[node] += -weights[place] if there else 1.0
+        self.degrees[[one, other]] += self.graph.flip(one, other)
         self._add(one, 1)
         self._add(other, 1)
 
-    def logits(self, target: int) -> NDArray[np.float64]:
+    def logits(self, target: int) -> Floats:
         """(classes,) of the target."""
-        neighbors, weights = self.neighbors(target)
+        neighbors, weights = self.graph.row(target)
         inner = (weights / self.degrees[neighbors]) @ self.sums[neighbors] + self.sums[target] / self.degrees[target]
-        found: NDArray[np.float64] = inner / np.sqrt(self.degrees[target])
+        found: Floats = inner / np.sqrt(self.degrees[target])
         return found
 
     def best(self, target: int, right: int) -> int:
@@ -129,7 +105,7 @@ class _Scene:
         logits = self.logits(target)
         logits[[right, *self._unseen]] = -np.inf
         wrong = int(logits.argmax())
-        near, taken = self.neighbors(target)[0], [*self.flipped(target), target]
+        near, taken = self.graph.row(target)[0], [*self.graph.flipped(target), target]
         dropped = np.setdiff1d(near, taken)
         others = np.setdiff1d(self._worthwhile(right, wrong), [*near, *taken])
         others = np.union1d(others, dropped) if len(near) > 1 else others
@@ -138,9 +114,9 @@ class _Scene:
         others = others if len(others) else dropped
         return int(others[self.leads(target, others, right, wrong).argmax()])
 
-    def leads(self, target: int, others: Nodes, right: int, wrong: int) -> NDArray[np.float64]:
+    def leads(self, target: int, others: Nodes, right: int, wrong: int) -> Floats:
         """By how much the wrong class leads at the target, after a flip with each of the others alone."""
-        neighbors, weights = self.neighbors(target)
+        neighbors, weights = self.graph.row(target)
         h, h_own = (self.hidden[nodes, wrong] - self.hidden[nodes, right] for nodes in (others, target))
         s, s_own, s_near = (self.sums[nodes, wrong] - self.sums[nodes, right] for nodes in (others, target, neighbors))
         d, d_own, d_near = self.degrees[others], self.degrees[target], self.degrees[neighbors]
@@ -159,21 +135,21 @@ class _Scene:
         # Through the loop of the target, and through the flipped edge.
         s_own = s_own + h_own * shift_own + new * h * root - old * h * d**-0.5
         s = s + h * shift + new * h_own * root_own - old * h_own * d_own**-0.5
-        lead: NDArray[np.float64] = root_own * (s_own * root_own**2 + through + new * s * root**2)
+        lead: Floats = root_own * (s_own * root_own**2 + through + new * s * root**2)
         return lead
 
     def _add(self, node: int, sign: int) -> None:
         """Add, or take away, what a node gives to the sums of its neighbours and its own."""
-        neighbors, weights = self.neighbors(node)
+        neighbors, weights = self.graph.row(node)
         given = sign * self.hidden[node] / np.sqrt(self.degrees[node])
         self.sums[neighbors] += weights[:, None] * given
         self.sums[node] += given
 
-    def _paths(self, neighbors: Nodes, factors: NDArray[np.float64], ends: Nodes) -> NDArray[np.float64]:
+    def _paths(self, neighbors: Nodes, factors: Floats, ends: Nodes) -> Floats:
         """Over the edges from neighbours to each of the ends (which ascend), the sum of weight times factor."""
         total = np.zeros(len(ends))
         for neighbor, factor in zip(neighbors.tolist(), factors.tolist(), strict=True):
-            found, weights = self.neighbors(neighbor)
+            found, weights = self.graph.row(neighbor)
             place = np.minimum(np.searchsorted(ends, found), len(ends) - 1)
             hit = ends[place] == found
             np.add.at(total, place[hit], factor * weights[hit])
@@ -188,7 +164,7 @@ class _Scene:
         return self._potential[right, wrong]
 
 
-def _hidden(task: Task) -> NDArray[np.float64]:
+def _hidden(task: Task) -> Floats:
     """(n, classes) what the surrogate makes of the features, before it looks at any edge."""
     classes = 0 if task.graph.labels is None else int(task.graph.labels.max()) + 1
     if task.victim is not None:
@@ -198,6 +174,6 @@ def _hidden(task: Task) -> NDArray[np.float64]:
         none = np.zeros(0, dtype=np.int64)
         task = replace(task, graph=replace(task.graph, labels=seen, split=Split(np.arange(n), none, none)))
     weight = fitted(task, LinearGCN()).parameters["weight"].numpy().astype(np.float64)
-    hidden: NDArray[np.float64] = np.asarray(require_features(task.graph) @ weight)
+    hidden: Floats = np.asarray(require_features(task.graph) @ weight)
     # A victim may know classes that it never sees.
     return np.pad(hidden, ((0, 0), (0, max(0, classes - hidden.shape[1]))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from garnet.attacks.meta_gradient import Aim, Descent
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import PairGradient
 from garnet.backbones.base import BUFFER, Backbone
 from garnet.backbones.gcn import GCNInputs
@@ -18,7 +19,7 @@ from garnet.linalg.sparse import SparseMatrix
 
 
 def unrolled_meta_gradient(
-    wiring: Wiring, aim: Aim, descent: Descent, generator: torch.Generator, backbone: Backbone
+    graph: MutableGraph, aim: Aim, descent: Descent, generator: torch.Generator, backbone: Backbone[Any]
 ) -> PairGradient:
     """The gradient of the attacker's loss after training, followed by automatic differentiation.
 
@@ -29,8 +30,8 @@ def unrolled_meta_gradient(
     Raises:
         ParameterError: the backbone is not one that averages over neighbours by that matrix alone.
     """
-    tape = _Tape(SparseMatrix(wiring.normalized(), wiring.device, symmetric=True))
-    inputs: Any = GCNInputs(aim.features, tape)  # type: ignore[arg-type]
+    tape = _Tape(SparseMatrix(graph.normalized(), aim.device, symmetric=True))
+    inputs = GCNInputs(aim.features, tape)
     width = aim.features.matrix.shape[1]
     parameters = {name: value[None] for name, value in backbone.initial(width, aim.classes, generator).items()}
     learnt = {name: value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)}
@@ -52,9 +53,9 @@ def unrolled_meta_gradient(
             f"No gradient of {type(backbone).__name__} reaches the edges here; choose 'linear-gcn', 'gcn' or 'gprgnn'."
         )
     tape.pairs = []
-    logits.backward(aim.loss_slope(logits.detach()))  # type: ignore[no-untyped-call]
+    torch.autograd.backward(logits, aim.loss_slope(logits.detach()))
     left, right = (torch.cat(side, dim=1) for side in zip(*tape.pairs, strict=True))
-    return PairGradient(left, right, aim.train[:0], left.new_zeros(0, wiring.n))
+    return PairGradient(left, right, aim.train[:0], left.new_zeros(0, graph.n))
 
 
 class _Tape:
@@ -66,13 +67,12 @@ class _Tape:
     """
 
     def __init__(self, matrix: SparseMatrix) -> None:
-        self.matrix, self.used = matrix, False
+        self.matrix, self.shape, self.used = matrix, matrix.shape, False
         self.pairs: list[tuple[Tensor, Tensor]] | None = None
 
     def __matmul__(self, block: Tensor) -> Tensor:
         self.used = True
-        result: Tensor = _Taped.apply(self, block)  # type: ignore[no-untyped-call]
-        return result
+        return _taped_product(self, block)
 
 
 class _Taped(torch.autograd.Function):
@@ -90,3 +90,7 @@ class _Taped(torch.autograd.Function):
         if ctx.tape.pairs is not None:
             ctx.tape.pairs.append((gradient.detach(), block.detach()))
         return None, ctx.tape @ gradient
+
+
+# Torch leaves `apply` without types.
+_taped_product: Callable[[_Tape, Tensor], Tensor] = _Taped.apply

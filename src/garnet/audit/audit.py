@@ -12,18 +12,21 @@ import torch
 from numpy.typing import NDArray
 
 from garnet.audit.calibration import WEAK, Evidence, learn
-from garnet.audit.evidence import reasons_of
+from garnet.audit.evidence import Reasons, reasons_of, unit_features
 from garnet.audit.planted import planted
+from garnet.audit.table import save_table
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph, as_graph
+from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
 
+# Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like.
 _COPIES = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What an audit found.
 
@@ -82,8 +85,6 @@ class Audit:
 
     def save(self, path: str | Path, *, nodes: bool = False) -> None:
         """Write the edges, the most suspicious first, or the nodes, the least stable first, as .csv or .parquet."""
-        from garnet.audit.table import save_table
-
         save_table(self.node_table() if nodes else self.edge_table(), path)
 
     def edge_table(self) -> dict[str, NDArray[Any]]:
@@ -113,6 +114,19 @@ class Audit:
             "unstable_nodes": int((self.nodes < 0.5).sum()),
             "weights": dict(self.weights),
         }
+
+    def __repr__(self) -> str:
+        doubted = f"{self.doubted.sum():,} of {self.edges.shape[1]:,} edges doubted"
+        return f"Audit({self.graph.num_nodes:,} nodes; {doubted}; share {self.share:.3f}; power {self.power:.3f})"
+
+    def _repr_html_(self) -> str:
+        rows = {"nodes": f"{self.graph.num_nodes:,}", "edges": f"{self.edges.shape[1]:,}"}
+        rows |= {"edges doubted": f"{self.doubted.sum():,}", "share made up": f"{self.share:.1%}"}
+        rows |= {"power": f"{self.power:.3f}", "nodes that rely on doubted edges": f"{(self.nodes < 0.5).sum():,}"}
+        for edge in self.order[:1]:
+            first, second = self._names[self.edges[:, edge]]
+            rows["most suspicious edge"] = f"{first} – {second}, because of {self.reasons['because'][edge]}"
+        return html_table("Audit", rows)
 
     @property
     def _names(self) -> NDArray[Any]:
@@ -147,22 +161,28 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
         raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
     clock = Clock(progress)
     with clock("reasons"):
-        reasons = reasons_of(graph, seed=seed, device=device)
+        features = unit_features(graph, seed=seed, device=device)
+        reasons = reasons_of(graph, features, seed=seed, device=device)
     parts = []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
             copy, new = planted(graph, seed=(seed, number), device=device)
-            parts.append(reasons_of(copy, seed=seed, device=device).evidence(new))
+            parts.append(reasons_of(copy, features, seed=seed, device=device).evidence(new))
     with clock("doubt"):
         false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))
-        power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
-        if len(false.belief):
-            # The more shared neighbours count, the less is left for degrees to tell.
-            found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
-            reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
-            power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
-            fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
-        because = reasons.because
+        found = _verdict(graph, reasons, false)
+    return replace(found, stages=tuple(clock.stages))
+
+
+def _verdict(graph: Graph, reasons: Reasons, false: Evidence) -> Audit:
+    """The audit of a graph by what is known of its edges, and of false ones."""
+    power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
+    if len(false.belief):
+        # The more shared neighbours count, the less is left for degrees to tell.
+        found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
+        reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
+        power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
+        fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
     edges = graph.edges
     believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
@@ -170,11 +190,10 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
         graph=graph,
         edges=edges,
         suspicion=suspicion,
-        reasons={**reasons.columns, "because": because},
+        reasons={**reasons.columns, "because": reasons.because},
         nodes=np.where(counts > 0, believed / np.maximum(counts, 1), 1.0),
         weights=reasons.weights,
         share=float(suspicion.mean()),
         power=power,
         planted=fakes,
-        stages=tuple(clock.stages),
     )

@@ -13,19 +13,36 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from garnet.audit.calibration import Evidence
-from garnet.backbones.base import gcn_matrix
+from garnet.backbones.matrices import gcn_matrix
 from garnet.errors import RecallWarning, warnings_are
 from garnet.graph.graph import Graph, Split
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident
-from garnet.purify.features import Features, alikeness, feature_block, scale
+from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.features import alikeness, feature_block, scale
 from garnet.purify.garnet import GARNET
-from garnet.purify.scores import inner_products, squared_distances
-from garnet.spectral.spectrum import Spectrum
+from garnet.purify.settings import Features
 from garnet.training.supervision import MOST_CLASSES
 
-_FEATURES, _STEPS, _RIDGE, _SHARPNESS = 64, 2, 1.0, 8.0
-_CLASSES, _FEATURES_AT, _NEIGHBORHOOD, _DEGREES = 3.0, 0.5, 0.5, 8.0
+# What counts how much. All of these were chosen on the ten published poisons, one value for all; docs/results/audit.md.
+_FEATURES_COUNT_FULLY = 0.5
+"""Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
+_NEIGHBORHOOD_SHARE = 0.5
+"""What the features of neighbours count beside those of the ends: much of it is the same evidence."""
+_CLASSES_COUNT = 3.0
+"""What classes count where the linear model never errs: they are learnt from the features and edges of all nodes."""
+_NEIGHBORS_COUNT_FULLY = 8.0
+"""At this mean degree, sharing neighbours counts one."""
+
+# The linear model of the classes, and the coordinates it looks at.
+_FEATURE_RANK = 64
+_HOPS = 2
+_RIDGE = 1.0
+_SHARPNESS = 8.0
+"""By how much its scores, from about 0 to 1, are stretched before they become probabilities."""
+
+# Numbers gathered at once for the features around edges.
+_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +85,17 @@ class Reasons:
         return torch.stack([self.weights[name] * self.said[name] for name in self._counting])
 
 
-def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
+def unit_features(graph: Graph, *, seed: int, device: str) -> Tensor | None:
+    """What nodes say of themselves in few directions, (n, d), rows of length one; None where there are no features.
+
+    Edges play no part in it, so that a graph and its copies with other edges have the same.
+    """
+    kind: Features = "low-rank" if graph.features is not None and graph.features.shape[1] else "none"
+    block = feature_block(graph, kind, _FEATURE_RANK, seed=seed, device=device)
+    return None if block is None else scale(block, "unit")
+
+
+def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str) -> Reasons:
     """Five reasons for every edge of a graph, and the degrees of its ends.
 
     `gradient`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
@@ -86,52 +113,56 @@ def reasons_of(graph: Graph, *, seed: int, device: str) -> Reasons:
 
     Args:
         graph: the graph.
+        features: those of `unit_features`.
         seed: of everything random.
         device: where to compute.
     """
     here = Resident.of(graph, device)
     first, second = edges = here.edges
-    spectrum, purified = _purified(graph, GARNET(seed=seed, device=device))
-    points = scale(spectrum.embedding.float(), "unit")
+    points, purified = _purified(graph, seed, device)
     degrees = here.counts.float()
     mean_degree = float(degrees.mean())
     fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
-    apart, shared = squared_distances(points, edges), shared_neighbors(here, edges)
+    apart, shared = squared_distances(points, points, edges), shared_neighbors(here, edges)
     long = apart * (1 / fewer + 1 / more).sqrt()
-    found = {"gradient": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
-    found["degrees"] = fewer.double() * more
-    weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _DEGREES, "degrees": 0.0}
     columns = {"spectral_distance": apart, "gradient": long, "shared_neighbors": shared}
     columns |= {"smaller_degree": fewer.int(), "larger_degree": more.int()}
-    kind: Features = "low-rank" if graph.features is not None and graph.features.shape[1] else "none"
-    if (block := feature_block(graph, kind, _FEATURES, seed=seed, device=device)) is not None:
-        block = scale(block, "unit")
-        alike, around = inner_products(block, block, edges), _of_neighborhood(here, block)
-        say = max(0.0, alikeness(block, edges, seed=seed)) / _FEATURES_AT
-        found |= {"feature_similarity": alike, "neighborhood_similarity": around}
-        weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD * say}
+    found = {"gradient": -long, "shared_neighbors": shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean_degree)}
+    found["degrees"] = fewer.double() * more
+    weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _NEIGHBORS_COUNT_FULLY, "degrees": 0.0}
+    if features is not None:
+        of_features = {"feature_similarity": inner_products(features, features, edges)}
+        of_features["neighborhood_similarity"] = _of_neighborhood(here, features)
+        say = max(0.0, alikeness(features, edges, seed=seed)) / _FEATURES_COUNT_FULLY
+        weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD_SHARE * say}
         if purified is not None and purified.labels is not None and purified.split is not None:
-            likely, reliable = _classes(purified.labels, purified.split, purified, block)
-            found["same_class"] = inner_products(likely, likely, edges)
-            weights["same_class"] = _CLASSES * reliable**2
-    columns |= {name: values for name, values in found.items() if name not in (*columns, "degrees")}
+            likely, reliable = _classes(purified.labels, purified.split, purified, features)
+            of_features["same_class"] = inner_products(likely, likely, edges)
+            weights["same_class"] = _CLASSES_COUNT * reliable**2
+        found, columns = found | of_features, columns | of_features
     return Reasons(
-        {name: _log_odds_of_rank(values) for name, values in found.items()},
+        {name: log_odds_of_rank(values) for name, values in found.items()},
         weights,
         {name: values.cpu().numpy() for name, values in columns.items()},
     )
 
 
-def _purified(graph: Graph, purifier: GARNET) -> tuple[Spectrum, Graph | None]:
-    """The leading eigenpairs, and the purified graph if it has features and classes that a model can learn."""
+def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | None]:
+    """All that the audit asks of GARNET: the spectral embedding, rows of length one, and the purified graph.
+
+    The latter is None for a graph without features, or without classes that a model can learn.
+    """
+    purifier = GARNET(seed=seed)
     known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
     many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
     if not known or many or graph.features is None or not graph.features.shape[1]:
-        return purifier.embed(graph), None
-    # That a few neighbours were missed does not matter to an average over them.
-    with warnings_are("ignore", RecallWarning):
-        result = purifier.purify(graph)
-    return result.spectrum, result.graph
+        spectrum, purified = purifier.embed(graph, device=device), None
+    else:
+        # That a few neighbours were missed does not matter to an average over them.
+        with warnings_are("ignore", RecallWarning):
+            result = purifier.purify(graph, device=device)
+        spectrum, purified = result.spectrum, result.graph
+    return scale(spectrum.embedding.float(), "unit"), purified
 
 
 def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
@@ -140,7 +171,7 @@ def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
     sums = torch.zeros_like(block).index_add_(0, here.rows.long(), block[here.columns.long()])
     total = torch.zeros(len(first), device=block.device)
     for one, other in ((first, second), (second, first)):
-        for some in torch.split(torch.arange(len(one), device=block.device), max(1, (1 << 24) // block.shape[1])):
+        for some in torch.split(torch.arange(len(one), device=block.device), max(1, _AT_ONCE // block.shape[1])):
             around = scale(sums[other[some]] - block[one[some]], "unit")
             total[some] += (block[one[some]] * around).sum(dim=1)
     return total / 2
@@ -149,7 +180,7 @@ def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
 def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: Tensor) -> tuple[Tensor, float]:
     """Probabilities of the classes, (n, c), by ridge regression, and how much of chance it overcomes on validation."""
     matrix, smooth = gcn_matrix(purified, str(block.device)), block
-    for _ in range(_STEPS):
+    for _ in range(_HOPS):
         smooth = matrix @ smooth
     smooth = scale(smooth, "unit").double()
     labels = torch.from_numpy(labelled)
@@ -164,7 +195,7 @@ def _classes(labelled: NDArray[np.int64], split: Split, purified: Graph, block: 
     return (_SHARPNESS * scores).softmax(dim=1).float(), reliable
 
 
-def _log_odds_of_rank(values: Tensor) -> Tensor:
+def log_odds_of_rank(values: Tensor) -> Tensor:
     """The log-odds of the rank of each value, in float64; ties share theirs."""
     _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
     return torch.logit((counts.cumsum(0).double() - counts.double() / 2) / len(values))[place]

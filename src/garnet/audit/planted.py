@@ -13,6 +13,7 @@ from garnet.graph.edges import among, numbers, pairs
 from garnet.graph.graph import Graph
 from garnet.linalg.device_graph import Resident, joined
 
+# Of the edges: enough to learn from, and too few to change what the others look like.
 _SHARE = 0.05
 
 

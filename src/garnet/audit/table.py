@@ -1,4 +1,4 @@
-"""A table of an audit as a file: .csv, or .parquet for large ones."""
+"""Tables of an audit: a file, .csv or .parquet for large ones, and what a notebook shows."""
 
 from __future__ import annotations
 

@@ -5,6 +5,6 @@ from garnet.backbones.gprgnn import GPRGNN
 from garnet.backbones.h2gcn import H2GCN
 from garnet.backbones.linear_gcn import LinearGCN
 from garnet.backbones.mlp import MLP
-from garnet.backbones.module import Module
+from garnet.backbones.torch_module import TorchModule
 
-__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP", "LinearGCN", "Module"]
+__all__ = ["GCN", "GPRGNN", "H2GCN", "MLP", "LinearGCN", "TorchModule"]

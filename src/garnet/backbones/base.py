@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph
+from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.sparse import SparseMatrix
-from garnet.parameters import require_arguments
 
 Parameters = dict[str, Tensor]
 """The tensors of a model by name; those of S models trained together have a leading dimension of S."""
@@ -31,19 +31,27 @@ _SPARSE_BELOW = 0.25
 _NARROW = 32
 
 
+Convolve = Callable[[Tensor, int, Tensor | None], Tensor]
+"""What takes the place of a convolution in a model: given what a layer makes of its input, (S, n, f), the number of the
+layer and that input (None where it is the features), what each node receives, (S, n, f)."""
+
+Inputs = TypeVar("Inputs")
+"""What a backbone prepares of a graph."""
+
+
 @runtime_checkable
-class Backbone(Protocol):
+class Backbone(Protocol[Inputs]):
     """A model as a value: the constructor stores its parameters, the methods say what to do with them."""
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of one model before training."""
         ...
 
-    def prepare(self, graph: Graph, device: str) -> Any:
+    def prepare(self, graph: Graph, device: str) -> Inputs:
         """What of the graph the model needs, computed once."""
         ...
 
-    def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
+    def logits(self, parameters: Parameters, inputs: Inputs, noise: Noise | None) -> Tensor:
         """(S, n, classes) logits of S models; `noise` is None in evaluation."""
         ...
 
@@ -54,6 +62,24 @@ class Penalized(Protocol):
 
     def logits_and_penalties(self, parameters: Parameters, inputs: Any, noise: Noise) -> tuple[Tensor, Tensor]:
         """(S, n, classes) logits in training, and (S,) what is added to the loss of each model."""
+        ...
+
+
+@runtime_checkable
+class Rewirable(Protocol):
+    """Inputs of a model whose edges can be replaced, with gradients to their weights."""
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> Self:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,)."""
+        ...
+
+
+@runtime_checkable
+class Dense(Protocol):
+    """Inputs of a model that can do with a matrix of all pairs of nodes."""
+
+    def with_matrix(self, adjacency: Tensor) -> Self:
+        """The same nodes, joined by a symmetric (n, n) adjacency with entries of either sign, which may be changed."""
         ...
 
 
@@ -100,10 +126,10 @@ class Features:
     """The nodes' features, (n, d), on a device.
 
     Attributes:
-        matrix: dense or sparse, whichever multiplies faster.
+        matrix: dense or sparse, whichever multiplies faster; or anything that multiplies, where there is no dropout.
     """
 
-    matrix: Tensor | SparseMatrix
+    matrix: LinearMap
 
     @classmethod
     def of(cls, graph: Graph, device: str) -> Features:
@@ -120,9 +146,16 @@ class Features:
         """Features, after dropout, times (S, d, f): shape (S, n, f)."""
         if noise is None or not rate:
             return propagate(self.matrix, weight)
-        if isinstance(self.matrix, SparseMatrix):
-            return self.matrix.each(noise.mask(tuple(self.matrix.values.shape), rate), weight)
-        return torch.bmm(self.matrix * noise.mask(tuple(self.matrix.shape), rate), weight)
+        matrix = self.stored()
+        if isinstance(matrix, SparseMatrix):
+            return matrix.each(noise.mask(tuple(matrix.values.shape), rate), weight)
+        return torch.bmm(matrix * noise.mask(tuple(matrix.shape), rate), weight)
+
+    def stored(self) -> Tensor | SparseMatrix:
+        """The matrix, for what takes more than products with it."""
+        if isinstance(self.matrix, Tensor | SparseMatrix):
+            return self.matrix
+        raise TypeError(f"{type(self.matrix).__name__} has products, but no entries")
 
 
 def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
@@ -134,16 +167,13 @@ def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
     return graph.features
 
 
-def require_backbone(backbone: Any, owner: str) -> None:
-    """Refuse, in one sentence, what is no backbone, such as a class that was not called.
-
-    Raises:
-        ParameterError: it lacks what a backbone has.
-    """
-    require_arguments(owner, backbone=(backbone, Backbone))
+def dense_features(graph: Graph) -> NDArray[np.float32]:
+    """The features of a graph, which must have some, with all of their zeros."""
+    features = require_features(graph)
+    return np.asarray(features.toarray() if isinstance(features, sp.csr_array) else features, dtype=np.float32)
 
 
-def propagate(matrix: SparseMatrix | Tensor, hidden: Tensor) -> Tensor:
+def propagate(matrix: LinearMap, hidden: Tensor) -> Tensor:
     """A matrix (m, n) times the activations of all seeds, (S, n, f): shape (S, m, f)."""
     seeds, n, f = hidden.shape
     if f > _NARROW and seeds > 1 and isinstance(matrix, SparseMatrix) and hidden.device.type == "cpu":
@@ -157,8 +187,7 @@ def linear(hidden: Tensor, weight: Tensor) -> Tensor:
     """Activations (S, n, f) times weights (S, f, c)."""
     if hidden.device.type != "cpu" or weight.shape[2] > _NARROW:
         return torch.bmm(hidden, weight)
-    result: Tensor = _Narrow.apply(hidden, weight)  # type: ignore[no-untyped-call]
-    return result
+    return _narrow_product(hidden, weight)
 
 
 class _Narrow(torch.autograd.Function):
@@ -175,17 +204,8 @@ class _Narrow(torch.autograd.Function):
         return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, hidden).mT
 
 
-def gcn_matrix(graph: Graph, device: str) -> SparseMatrix:
-    r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}`: a loop of weight one at every node, so none is isolated."""
-    looped = graph.adjacency.astype(np.float64) + sp.eye_array(graph.num_nodes, format="csr")
-    return symmetric_matrix(looped, device)
-
-
-def symmetric_matrix(adjacency: sp.csr_array, device: str) -> SparseMatrix:
-    r""":math:`D^{-1/2} A D^{-1/2}`; rows of isolated nodes are zero."""
-    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.float64).ravel()
-    root = sp.diags_array(1 / np.sqrt(np.where(degrees > 0, degrees, 1)))
-    return SparseMatrix(sp.csr_array(root @ adjacency @ root), device, symmetric=True)
+# Torch leaves `apply` without types.
+_narrow_product: Callable[[Tensor, Tensor], Tensor] = _Narrow.apply
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:

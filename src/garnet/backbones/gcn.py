@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
+from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import dense_matrix, gcn_matrix
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
-from garnet.parameters import Depth, ShareBelowOne, Width, require_parameters
+from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.sparse import normalized_matrix
+from garnet.parameters import Checked, Depth, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +20,19 @@ class GCNInputs:
     """Features X and the convolution, D^(-1/2) (A + I) D^(-1/2)."""
 
     features: Features
-    matrix: SparseMatrix | Tensor
+    matrix: LinearMap
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> GCNInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+        return replace(self, matrix=normalized_matrix(edges, weights, self.features.matrix.shape[0]))
+
+    def with_matrix(self, adjacency: Tensor) -> GCNInputs:
+        """The same nodes, joined by a dense adjacency, which is changed."""
+        return replace(self, matrix=dense_matrix(adjacency, loops=1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCN:
+class GCN(Checked):
     r"""Layers of :math:`H' = \mathrm{relu}(\hat A H W + b)`.
 
     Attributes:
@@ -39,9 +49,6 @@ class GCN:
     dropout: ShareBelowOne = 0.5
     batch_norm: bool = False
     residual: bool = False
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights, no bias to begin with."""
@@ -60,23 +67,33 @@ class GCN:
 
     def logits(self, parameters: Parameters, inputs: GCNInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
-        hidden = propagate(inputs.matrix, hidden) + parameters["bias0"]
+
+        def convolve(mapped: Tensor, layer: int, _: Tensor | None) -> Tensor:
+            hidden = propagate(inputs.matrix, mapped)
+            if not self.batch_norm or layer == self.layers - 1:
+                return hidden
+            # Batch norm takes no notice of a bias; with it, trained models round as they always did.
+            return hidden + parameters[f"bias{layer}"] - parameters[f"bias{layer}"]
+
+        return self.forward(parameters, inputs.features, convolve, noise)
+
+    def forward(self, parameters: Parameters, features: Features, convolve: Convolve, noise: Noise | None) -> Tensor:
+        """(S, n, classes) of the same layers with another convolution."""
+        mapped = features.linear(parameters["weight0"], 0.0, noise)
         before: Tensor | None = None
-        for layer in range(1, self.layers):
+        for layer in range(self.layers - 1):
+            hidden = convolve(mapped, layer, before)
             if self.batch_norm:
-                hidden = parameters[f"scale{layer - 1}"] * standardized(hidden - parameters[f"bias{layer - 1}"])
-                hidden = hidden + parameters[f"bias{layer - 1}"]
-            hidden = hidden.relu()
+                hidden = parameters[f"scale{layer}"] * _standardized(hidden)
+            hidden = (hidden + parameters[f"bias{layer}"]).relu()
             if self.residual and before is not None:
                 hidden = hidden + before
             before = hidden
-            hidden = linear(dropout(hidden, self.dropout, noise), parameters[f"weight{layer}"])
-            hidden = propagate(inputs.matrix, hidden) + parameters[f"bias{layer}"]
-        return hidden
+            mapped = linear(dropout(hidden, self.dropout, noise), parameters[f"weight{layer + 1}"])
+        return convolve(mapped, self.layers - 1, before) + parameters[f"bias{self.layers - 1}"]
 
 
-def standardized(hidden: Tensor) -> Tensor:
+def _standardized(hidden: Tensor) -> Tensor:
     """Units (S, n, f) with mean zero and variance one over the nodes."""
     spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
     return (hidden - mean) * torch.rsqrt(spread + 1e-5)

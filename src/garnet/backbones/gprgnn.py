@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Noise, Parameters, dropout, propagate
+from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.backbones.mlp import MLP
 from garnet.graph.graph import Graph
-from garnet.parameters import Hops, Share, ShareBelowOne, Width, require_parameters
+from garnet.parameters import Checked, Hops, Share, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPRGNN:
+class GPRGNN(Checked):
     r"""A perceptron, then a polynomial filter of the graph: :math:`\sum_k c_k \hat A^k \mathrm{MLP}(X)`.
 
     The coefficients, which may become negative, are learnt; they begin as those of personalised PageRank,
@@ -33,9 +33,6 @@ class GPRGNN:
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The perceptron's parameters, and PageRank's coefficients."""
         steps = torch.arange(self.hops + 1, device=generator.device)
@@ -49,13 +46,17 @@ class GPRGNN:
 
     def logits(self, parameters: Parameters, inputs: GCNInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = self._perceptron.logits(parameters, inputs.features, noise)
-        hidden = dropout(hidden, self.dropout, noise)
+        return self.forward(parameters, inputs.features, lambda hidden, *_: propagate(inputs.matrix, hidden), noise)
+
+    def forward(self, parameters: Parameters, features: Features, convolve: Convolve, noise: Noise | None) -> Tensor:
+        """(S, n, classes) of the same filter with another convolution, whose layers are the hops."""
+        before = self._perceptron.logits(parameters, features, noise)
+        hidden = dropout(before, self.dropout, noise)
         coefficients = parameters["coefficients"][:, :, None, None]
         filtered = coefficients[:, 0] * hidden
         for hop in range(1, self.hops + 1):
-            hidden = propagate(inputs.matrix, hidden)
-            filtered = filtered + coefficients[:, hop] * hidden
+            hidden = convolve(hidden, hop - 1, before)
+            filtered, before = filtered + coefficients[:, hop] * hidden, hidden
         return filtered
 
     @property

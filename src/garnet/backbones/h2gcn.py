@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -10,11 +10,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, symmetric_matrix
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import dense_matrix, symmetric_matrix
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
-from garnet.parameters import ShareBelowOne, Width, require_parameters, whole
+from garnet.linalg.linear_map import LinearMap
+from garnet.parameters import Checked, ShareBelowOne, Width, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +23,17 @@ class H2GCNInputs:
     """Features, and the normalised matrices of neighbours at one and at exactly two hops, without loops."""
 
     features: Features
-    near: SparseMatrix | Tensor
-    far: SparseMatrix | Tensor
+    near: LinearMap
+    far: LinearMap
+
+    def with_matrix(self, adjacency: Tensor) -> H2GCNInputs:
+        """The same nodes, joined by a dense adjacency, which is changed; it leaves no pairs at two hops."""
+        near = dense_matrix(adjacency, loops=0.0)
+        return replace(self, near=near, far=torch.zeros_like(near))
 
 
 @dataclass(frozen=True, kw_only=True)
-class H2GCN:
+class H2GCN(Checked):
     r"""Ego and neighbours kept apart, two hops beside one, and every round in the final embedding.
 
     :math:`R_0 = \mathrm{relu}(X W)` and :math:`R_{t+1} = [A_1 R_t \,\|\, A_2 R_t]`, with :math:`A_2` the pairs at
@@ -43,9 +49,6 @@ class H2GCN:
     rounds: Annotated[int, whole(1, 16)] = 2
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""

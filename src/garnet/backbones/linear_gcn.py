@@ -10,11 +10,11 @@ from torch import Tensor
 from garnet.backbones.base import Noise, Parameters, glorot, propagate
 from garnet.backbones.gcn import GCN, GCNInputs
 from garnet.graph.graph import Graph
-from garnet.parameters import Hops, require_parameters
+from garnet.parameters import Checked, Hops
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearGCN:
+class LinearGCN(Checked):
     r"""Logits :math:`\hat A^K X W`: neighbours are averaged, then a linear map decides.
 
     Attributes:
@@ -22,9 +22,6 @@ class LinearGCN:
     """
 
     hops: Hops = 2
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, linear
 from garnet.graph.graph import Graph
-from garnet.parameters import ShareBelowOne, Width, require_parameters
+from garnet.parameters import Checked, ShareBelowOne, Width
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLP:
+class MLP(Checked):
     """Two linear maps with a relu between them; edges do not count.
 
     Attributes:
@@ -23,9 +23,6 @@ class MLP:
 
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Weights and biases as torch's `Linear` draws them."""
@@ -39,6 +36,13 @@ class MLP:
 
     def logits(self, parameters: Parameters, inputs: Features, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = inputs.linear(parameters["weight0"], self.dropout, noise) + parameters["bias0"]
-        hidden = dropout(hidden.relu(), self.dropout, noise)
-        return linear(hidden, parameters["weight1"]) + parameters["bias1"]
+        return perceptron(parameters, inputs, noise, (self.dropout, self.dropout))
+
+
+def perceptron(
+    parameters: Parameters, features: Features, noise: Noise | None, rates: tuple[float, float], prefix: str = ""
+) -> Tensor:
+    """(S, n, f) of two linear maps with a relu between them, a rate of dropout before each, and a prefix of names."""
+    hidden = features.linear(parameters[f"{prefix}weight0"], rates[0], noise) + parameters[f"{prefix}bias0"]
+    hidden = dropout(hidden.relu(), rates[1], noise)
+    return linear(hidden, parameters[f"{prefix}weight1"]) + parameters[f"{prefix}bias1"]

@@ -1,136 +1,111 @@
-"""One cell measured: whatever happens, a record comes out."""
+"""A cell: one measurement that a study asks for, and what it is called in records, tables and reports."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
+Value = str | int | float | bool | tuple[float, ...] | None
+Pairs = tuple[tuple[str, Value], ...]
+Facts = Mapping[str, Any]
+"""A cell as plain values, as `Cell.facts` gives it and a record has it."""
 
-from garnet.bench.build import build_defense, build_graphs, build_purifier
-from garnet.bench.measures import MEASURES
-from garnet.bench.record import Record, spread
-from garnet.bench.schema import LONGEST_REASON
-from garnet.bench.study import Cell, plain
-from garnet.errors import GarnetError
-from garnet.graph.graph import Graph
-from garnet.machine import machine, peak_memory, versions
-from garnet.progress import Progress, Stage, Step
+_OWN_ATTACK = re.compile(r"(?:.*/)?[\w-]+?-(?P<attack>[a-z][a-z-]*)-(?P<budget>\d{1,20}(?:\.\d{1,20})?)\.npz")
 
 
-def run_cell(cell: Cell, device: str = "cpu", progress: Progress | None = None) -> Record:
-    """Measure a cell; an error of any kind makes a failed record with its reason."""
-    start = time.perf_counter()
-    parameters: dict[str, Any] = {}
-    fingerprints: dict[str, str] = {}
-    try:
-        if progress is not None:
-            progress(Step("load"))
-        build = build_defense if cell.measure == "accuracy" else build_purifier
-        defense = build(cell, device)
-        parameters = effective_parameters(defense)
-        graph, clean = build_graphs(cell)
-        fingerprints = _fingerprints(graph)
-        values, stages = MEASURES[cell.measure](cell, graph, clean, defense, cell.seeds, progress)
-    except GarnetError as error:
-        reason = str(error)
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        reason = f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
-    except Exception as error:  # a cell must not end the study, whatever is wrong with it
-        reason = f"internal error: {type(error).__name__}: {error}"
-    else:
-        mean, sd = spread(values.get("accuracy", []))
-        return Record(
-            key=cell.key,
-            cell=cell.facts(),
-            status="done",
-            values={name: _finite(value) for name, value in values.items()},
-            mean=mean,
-            sd=sd,
-            seconds=_seconds(stages, time.perf_counter() - start),
-            peak_bytes=peak_memory(),
-            parameters=parameters,
-            seeds=cell.seeds,
-            fingerprints=fingerprints,
-            versions=versions(),
-            machine=machine(),
-        )
-    return failed(cell, reason, time.perf_counter() - start, parameters, fingerprints)
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One measurement.
+
+    Attributes:
+        graph: its name in the catalogue.
+        attack: whose published poison; or the file of a perturbation, such as `perturbations/cora-metattack-0.2.npz`,
+            in whose name the attack and its budget come last; `none` is the clean graph.
+        budget: of a published poison; None for others.
+        defense: its name.
+        backbone: name of the model; None where none is trained and none decides on parameters.
+        model: whose parameters and training of the backbone, `paper` or `default`; None where none is trained.
+        split: as for `garnet.datasets.load`; None is the usual.
+        measure: what is measured.
+        parameters: of the defence, where they differ from its own.
+        training: fields of `Training`, where they differ.
+        seeds: one model each; none where nothing is trained.
+    """
+
+    graph: str
+    attack: str = "none"
+    budget: float | None = None
+    defense: str = "none"
+    backbone: str | None = None
+    model: str | None = None
+    split: str | None = None
+    measure: str = "accuracy"
+    parameters: Pairs = ()
+    training: Pairs = ()
+    seeds: tuple[int, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """The cell as plain values, ready for JSON."""
+        pairs = {name: {key: plain(value) for key, value in getattr(self, name)} for name in ("parameters", "training")}
+        return asdict(self) | pairs | {"seeds": list(self.seeds)}
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that stand for the cell in records."""
+        return key_of(self.facts())
+
+    def __str__(self) -> str:
+        return describe(self.facts())
 
 
-def failed(
-    cell: Cell,
-    reason: str,
-    seconds: float,
-    parameters: dict[str, Any] | None = None,
-    fingerprints: dict[str, str] | None = None,
-) -> Record:
-    """The record of a cell that could not be measured."""
-    return Record(
-        key=cell.key,
-        cell=cell.facts(),
-        status="failed",
-        reason=reason[:LONGEST_REASON],
-        seconds={"total": seconds},
-        peak_bytes=peak_memory(),
-        parameters=parameters or {},
-        seeds=cell.seeds,
-        fingerprints=fingerprints or {},
-        versions=versions(),
-        machine=machine(),
-    )
+def key_of(facts: Facts) -> str:
+    """The key of the cell with these facts."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def effective_parameters(value: Any) -> Any:
-    """All parameters of a defence and of what it is made of, as plain values."""
-    if value is None:
-        return {}
-    if isinstance(value, list | tuple):
-        return [effective_parameters(part) for part in value]
-    if not is_dataclass(value):
-        return plain(value) if isinstance(value, int | float | str) else repr(value)
-    return {"name": type(value).__name__} | {
-        field.name: None if (part := getattr(value, field.name)) is None else effective_parameters(part)
-        for field in fields(value)
-    }
+def describe(facts: Facts) -> str:
+    """A cell in a few words, such as `cora, metattack 0.2, gcn, garnet k=10`."""
+    defense = " ".join([facts["defense"], *(f"{name}={value}" for name, value in facts["parameters"].items())])
+    parts = (facts["graph"], facts["split"], attack_words(facts), facts["backbone"], defense)
+    measure = "" if facts["measure"] == "accuracy" else f": {facts['measure']}"
+    return ", ".join(part for part in parts if part) + measure
 
 
-def is_outdated(record: Record, cell: Cell, device: str) -> bool:
-    """Whether a record was made with other parameters than the cell has today, because a default has changed."""
-    if record.status != "done":
-        return False
-    try:
-        build = build_defense if cell.measure == "accuracy" else build_purifier
-        today = json.loads(json.dumps(effective_parameters(build(cell, device))))
-    except GarnetError:
-        return False
-    return bool(_without_device(today) != _without_device(record.parameters))
+def threat(facts: Facts) -> tuple[str, float]:
+    """Name and budget of the attack of a cell, from the name of its file if it has one."""
+    own = _OWN_ATTACK.fullmatch(facts["attack"])
+    return (own["attack"], float(own["budget"])) if own else (facts["attack"], float(facts["budget"] or 0))
 
 
-def _without_device(parameters: Any) -> Any:
-    if not isinstance(parameters, dict):
-        return parameters
-    return {name: _without_device(value) for name, value in parameters.items() if name != "device"}
+def attack_name(facts: Facts) -> str:
+    """The attack without its budget; one from a file is marked as ours, to tell it from the published one."""
+    return threat(facts)[0] + (", ours" if is_own_attack(facts["attack"]) else "")
 
 
-def _fingerprints(graph: Graph) -> dict[str, str]:
-    split = {} if graph.split is None else {"split": graph.split.fingerprint}
-    return {"graph": graph.fingerprint, **split}
+def attack_words(facts: Facts) -> str:
+    """The attack of a cell in words, such as `metattack 0.2`, or `metattack 0.2, ours` if it came from a file."""
+    attack, budget = threat(facts)
+    if attack == "none":
+        return "clean"
+    return f"{attack} {budget:g}" + (", ours" if is_own_attack(facts["attack"]) else "")
 
 
-def _seconds(stages: Sequence[Stage], total: float) -> dict[str, float]:
-    seconds: dict[str, float] = {}
-    for stage in stages:
-        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
-    return seconds | {"total": total}
+def is_own_attack(attack: str) -> bool:
+    """Whether the attack of a cell is the file of a perturbation."""
+    return attack.endswith(".npz")
 
 
-def _finite(value: Any) -> Any:
-    """The value with None for what is not a number: JSON has no word for it."""
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def names_its_budget(attack: str) -> bool:
+    """Whether the file of a perturbation has its attack and budget in its name, where `threat` looks for them."""
+    return _OWN_ATTACK.fullmatch(attack) is not None
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: infinity and NaN become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What was measured: one JSON line a cell, appended whole, read with every damaged line named."""
+"""What was measured: one line of JSON per cell, appended whole; reading names every damaged line."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from garnet.bench.reading import read_small
+from garnet.bench.cell import Facts, describe, key_of
+from garnet.bench.reading import read_small, reason_of
 from garnet.bench.schema import check_record
-from garnet.bench.study import describe, key_of
 from garnet.errors import GarnetError
+from garnet.io.failures import writing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Record:
-    """One measured cell; all of it is plain values.
+    """One measured cell, in plain values.
 
     Attributes:
         key: of the cell.
@@ -42,7 +43,7 @@ class Record:
     """
 
     key: str
-    cell: Mapping[str, Any]
+    cell: Facts
     status: Literal["done", "failed"]
     reason: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +60,15 @@ class Record:
     def __str__(self) -> str:
         return describe(self.cell)
 
+    @property
+    def outcome(self) -> str:
+        """What came of the cell, in a few words: `82.5 ± 0.3`, `done`, or why it failed."""
+        if self.status == "failed":
+            return f"failed: {self.reason}"
+        if self.mean is None:
+            return "done"
+        return f"{self.mean:.1f}" + ("" if self.sd is None else f" ± {self.sd:.1f}")
+
     def line(self) -> str:
         """The record as one line of JSON, without its end."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
@@ -71,7 +81,7 @@ class Damage:
     Attributes:
         line: its number, from 1.
         why: what is wrong with it.
-        begun: whether it begins like a record; what a run that was killed left behind does.
+        begun: whether it begins like a record, as a line does that was cut short when a run was killed.
     """
 
     line: int
@@ -105,7 +115,7 @@ def read_records(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ..
     except FileNotFoundError:
         return (), ()
     except OSError as error:
-        raise GarnetError(f"Cannot read the records in {path}: {_lower(error.strerror)}.") from None
+        raise GarnetError(f"Cannot read the records in {path}: {reason_of(error)}.") from None
     if content.count(b"\n") > _MOST_LINES:
         raise GarnetError(f"Cannot read the records in {path}: it has more than {_MOST_LINES:,} lines.")
     records: list[Record] = []
@@ -135,7 +145,7 @@ def append_record(path: str | Path, record: Record) -> None:
     """
     # JSON has the same escapes for half of a surrogate pair as Python, which UTF-8 cannot write.
     line = record.line().encode(errors="backslashreplace") + b"\n"
-    try:
+    with writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             _lock(descriptor)
@@ -145,12 +155,10 @@ def append_record(path: str | Path, record: Record) -> None:
             _write(descriptor, b"\n" + line if unfinished else line, size)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise GarnetError(f"Cannot write {path}: {_lower(error.strerror)}.") from error
 
 
 def _lock(descriptor: int) -> None:
-    """Wait until no other run writes; where the system or the file system knows no locks, do not."""
+    """Wait until no other run is writing; go ahead where the system or the file system has no locks."""
     if sys.platform != "win32":
         import fcntl
 
@@ -159,7 +167,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _write(descriptor: int, line: bytes, size: int) -> None:
-    """Write a line at the end of a file of this size, which it has again if that fails."""
+    """Write a line at the end of a file of this size; if that fails, cut the file back to it."""
     written = 0
     try:
         with _no_signal_of_size():
@@ -178,7 +186,7 @@ def _write(descriptor: int, line: bytes, size: int) -> None:
 
 @contextmanager
 def _no_signal_of_size() -> Iterator[None]:
-    """Where a file meets a limit on its size, have the error and not the signal, which may end the process.
+    """When a file hits the limit on its size, get the error, not the signal, which may end the process.
 
     Python ignores the signal, but a program that has Python in it, or one that was told to, does not.
     """
@@ -208,8 +216,3 @@ def _parse(line: bytes) -> Record:
         raise ValueError("its key does not belong to its cell")
     known = {one.name: found[one.name] for one in fields(Record)}
     return Record(**known | {"seeds": tuple(found["seeds"])})
-
-
-def _lower(reason: str | None) -> str:
-    text = reason or "for a reason the system does not tell"
-    return text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""Runs the cells of a study that a file does not have yet, each by itself, and appends what comes out."""
+"""Runs the cells of a study that are not in a file of records yet, and appends a record of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -17,47 +17,13 @@ from pathlib import Path
 
 import torch
 
-from garnet.bench.cell import failed, is_outdated, run_cell
+from garnet.bench.cell import Cell
+from garnet.bench.measure import failed, is_outdated, measure_cell
 from garnet.bench.record import Damage, Record, append_record, latest, read_records
-from garnet.bench.study import Cell, Study
-from garnet.errors import GarnetError, ParameterError
-from garnet.parameters import require_device
-from garnet.progress import Progress
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Which of the cells the file had, and which are to be run."""
-
-    had: int
-    todo: int
-
-
-@dataclass(frozen=True)
-class Started:
-    """A cell has begun."""
-
-    cell: Cell
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a cell is doing; only cells that run in this process tell."""
-
-    cell: Cell
-    text: str
-
-
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """A cell has ended, well or not, and its record is on the disk."""
-
-    cell: Cell
-    record: Record
-
-
-Event = Planned | Started | Told | Finished
-Listener = Callable[[Event], None]
+from garnet.bench.study import Study
+from garnet.errors import GarnetError
+from garnet.parameters import Count, require_arguments, require_device
+from garnet.progress import Progress, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +59,7 @@ def run(
     jobs: int = 1,
     device: str = "cpu",
     retry: bool = False,
-    progress: Listener | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
     """Measure the cells of a study, in its order, and append a record of each to a file.
 
@@ -106,13 +72,15 @@ def run(
         jobs: processes side by side; 1 runs everything in this one.
         device: where models are trained and graphs purified.
         retry: run cells again that have failed before, or whose parameters were others then.
-        progress: called with what happens.
+        progress: told of each cell, by its name, as it begins and as it has ended, then with what came of it; both say
+            how many cells the file has of all. In between, a cell that runs in this process tells what it is doing.
 
     Raises:
         ParameterError: `jobs` or `device` is not possible here.
         GarnetError: the file cannot be read or written, or is not one of records.
     """
-    _require_possible(jobs, device)
+    require_arguments("run", jobs=(jobs, Count))
+    require_device(device, "run")
     before, damages = read_records(path)
     if damages and not before and not any(damage.begun for damage in damages):
         raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
@@ -121,8 +89,7 @@ def run(
     outdated = {key for key, cell in cells.items() if key in known and is_outdated(known[key], cell, device)}
     had = {key for key, record in known.items() if not retry or (record.status == "done" and key not in outdated)}
     todo = [cell for key, cell in cells.items() if key not in had]
-    tell: Listener = progress or (lambda event: None)
-    tell(Planned(len(cells) - len(todo), len(todo)))
+    tell = _Teller(progress or (lambda step: None), done=len(cells) - len(todo), total=len(cells))
     ran, interrupted = 0, False
     results = _one_by_one(todo, device, tell) if jobs == 1 else _side_by_side(todo, jobs, device, tell)
     try:
@@ -131,7 +98,7 @@ def run(
                 append_record(path, record)
                 known[record.key] = record
                 ran += 1
-                tell(Finished(cells[record.key], record))
+                tell.ended(record)
     except KeyboardInterrupt:
         interrupted = True
     records = tuple(known[key] for key in cells if key in known)
@@ -139,27 +106,34 @@ def run(
     return Summary(records, ran, len(cells) - len(records), damages, interrupted, left)
 
 
-def _require_possible(jobs: int, device: str) -> None:
-    if jobs < 1:
-        raise ParameterError(f"The 'jobs' parameter of run must be an integer >= 1. Got {jobs} instead.")
-    require_device(device, "run")
+class _Teller:
+    """Says of each cell that it begins, what it is doing and what came of it."""
+
+    def __init__(self, progress: Progress, done: int, total: int) -> None:
+        self._progress, self._done, self._total = progress, done, total
+
+    def begins(self, cell: Cell) -> None:
+        self._progress(Step(str(cell), done=self._done, total=self._total))
+
+    def within(self, cell: Cell) -> Progress:
+        return lambda step: self._progress(Step(str(cell), str(step)))
+
+    def ended(self, record: Record) -> None:
+        self._done += 1
+        self._progress(Step(str(record), record.outcome, self._done, self._total))
 
 
-def _one_by_one(cells: Sequence[Cell], device: str, tell: Listener) -> Generator[Record, None, None]:
+def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[Record, None, None]:
     for cell in cells:
-        tell(Started(cell))
-        yield run_cell(cell, device, _teller(cell, tell))
+        tell.begins(cell)
+        yield measure_cell(cell, device, tell.within(cell))
 
 
-def _teller(cell: Cell, tell: Listener) -> Progress:
-    return lambda step: tell(Told(cell, str(step)))
-
-
-def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: Listener) -> Generator[Record, None, None]:
+def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: _Teller) -> Generator[Record, None, None]:
     waiting, suspects = deque(cells), deque[Cell]()
     while waiting or suspects:
-        # When a worker dies, all cells that ran are lost and none is named: they run again alone, and the one of which
-        # a worker dies once more has failed.
+        # When a worker dies, all running cells are lost, and nothing says which one killed it. Each runs again alone,
+        # and the one whose worker dies again has failed.
         source, width = (suspects, 1) if suspects else (waiting, jobs)
         running: dict[Future[Record], Cell] = {}
         start = time.perf_counter()
@@ -167,8 +141,8 @@ def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: Listener)
             with _pool(width, max(1, torch.get_num_threads() // jobs)) as pool:
                 while source or running:
                     while source and len(running) < width:
-                        running[pool.submit(run_cell, source[0], device)] = source[0]
-                        tell(Started(source.popleft()))
+                        running[pool.submit(measure_cell, source[0], device)] = source[0]
+                        tell.begins(source.popleft())
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         record = future.result()
                         del running[future]
@@ -207,7 +181,7 @@ def _begin(threads: int) -> None:
 
 
 def _follow_parent() -> None:
-    """End with the parent, even one that was killed and could not say so."""
+    """End when the parent does, even if it was killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()

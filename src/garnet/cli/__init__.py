@@ -14,7 +14,6 @@ from garnet.cli.bench import bench_app
 from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable
 from garnet.cli.demo import demo
-from garnet.cli.figures import figures
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.train import train
@@ -28,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, report, figures, info, clean):
+for command in (demo, purify, audit, attack, train, report, info, clean):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

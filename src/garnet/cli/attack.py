@@ -18,13 +18,13 @@ from rich.table import Table
 
 from garnet.cli.console import Json, Symmetrize, err, out, printable, read_graph, say_json, stages, with_split
 from garnet.cli.outputs import Outputs, Overwrite
-from garnet.progress import Step
+from garnet.errors import ParameterError
+from garnet.progress import Progress, Step, Stop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from garnet.attacks import Attack
-    from garnet.attacks.base import Tell
     from garnet.graph.graph import Graph
     from garnet.graph.perturbation import Perturbation
 
@@ -84,8 +84,6 @@ def attack(
         _list(as_json)
         return
     from garnet.attacks import Budget
-    from garnet.errors import ParameterError
-    from garnet.graph.files import left_out
     from garnet.graph.perturbation import Perturbation
     from garnet.registry import ATTACKS
     from garnet.training.predictor import Predictor
@@ -117,8 +115,10 @@ def attack(
         model = None if victim is None else Predictor.load(victim)
         earlier = Perturbation.load(output) if resume and output.exists() else None
         began = time.perf_counter()
-        with _stoppable(lambda text: progress(Step(chosen.name, text))) as tell:
-            made = chosen(graph, budget=allowed, targets=nodes, victim=model, seed=seed, resume=earlier, progress=tell)
+        with _stoppable(chosen.name, progress) as listener:
+            made = chosen(
+                graph, budget=allowed, targets=nodes, victim=model, seed=seed, resume=earlier, progress=listener
+            )
         seconds = time.perf_counter() - began
         progress(Step("write"))
         written = made.complete or made.num_changes > 0
@@ -131,10 +131,8 @@ def attack(
         say_json({"input": str(source), "output": str(output) if written else None, **facts})
     else:
         out.print(_table(f"{source} -> {output}" if written else str(source), facts))
-    if graph_output is not None and made.complete and (missing := left_out(graph, graph_output)):
-        err.print(f"note: {printable(graph_output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     if made.complete:
-        err.print(f"wrote {' and '.join(printable(path) for path in (output, graph_output) if path)}", soft_wrap=True)
+        _say_written(graph, output, graph_output)
         return
     kept = f"wrote what was done to {printable(output)}" if written else "nothing was done yet, nothing is written"
     hope = "the same command with --resume goes on" if chosen.goes_on else "this attack cannot go on, only begin anew"
@@ -143,33 +141,38 @@ def attack(
 
 
 @contextmanager
-def _stoppable(progress: Tell) -> Iterator[Tell]:
+def _stoppable(name: str, progress: Progress) -> Iterator[Progress]:
     """Let the first Ctrl-C ask the attack to stop, which it does between two steps; a second one aborts as ever."""
-    from garnet.attacks import Stop
-
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         asked = True
         signal.signal(signal.SIGINT, before)
-        progress("stopping after this step (Ctrl-C again aborts)")
+        progress(Step(name, "stopping after this step (Ctrl-C again aborts)"))
 
-    def tell(text: str) -> None:
+    def listener(step: Step) -> None:
         if asked:
             raise Stop
-        progress(text)
+        progress(step)
 
     before = signal.signal(signal.SIGINT, ask)
     try:
-        yield tell
+        yield listener
     finally:
         signal.signal(signal.SIGINT, before)
 
 
+def _say_written(graph: Graph, output: Path, graph_output: Path | None) -> None:
+    from garnet.graph.files import left_out
+
+    if graph_output is not None and (missing := left_out(graph, graph_output)):
+        err.print(f"note: {printable(graph_output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
+    err.print(f"wrote {' and '.join(printable(path) for path in (output, graph_output) if path)}", soft_wrap=True)
+
+
 def _require_formats(output: Path, graph_output: Path | None) -> None:
     """Say now, before hours of work, that something could not be written."""
-    from garnet.errors import ParameterError
     from garnet.graph.files import require_writable
 
     if output.suffix.lower() != ".npz":
@@ -181,8 +184,6 @@ def _require_formats(output: Path, graph_output: Path | None) -> None:
 
 def _parameters(texts: list[str], **named: str | None) -> dict[str, Any]:
     """What --set and the options for common parameters say, as Python's values."""
-    from garnet.errors import ParameterError
-
     parameters: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -207,7 +208,6 @@ def _value(text: str) -> Any:
 
 def _targets(text: str, graph: Graph) -> list[int]:
     """Node numbers from a list on the command line or in a file; where nodes have names, from those."""
-    from garnet.errors import ParameterError
     from garnet.io.text import read_text, reading
 
     words = text.split(",")
@@ -292,7 +292,6 @@ def _table(title: str, facts: dict[str, Any]) -> Table:
 
 def _list(as_json: bool) -> None:
     """Show every attack that is registered."""
-    from garnet.errors import ParameterError
     from garnet.registry import ATTACKS
 
     rows = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -15,9 +16,9 @@ from garnet.cli.console import err, out, printable
 
 if TYPE_CHECKING:
     from garnet.bench.record import Damage, Record
-    from garnet.bench.runner import Event, Listener
     from garnet.bench.study import Study
     from garnet.bench.table import Entry, Table
+    from garnet.progress import Progress, Step
 
 bench_app = typer.Typer(
     help="Measure the cells of a study and show them as a table.", no_args_is_help=True, rich_markup_mode=None
@@ -55,8 +56,8 @@ def run(
             path.parent.mkdir(exist_ok=True)
     require_file(path)
     require_other(path, study)
-    with _live(len(wanted.cells)) as listener:
-        summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=listener)
+    with _live(len(wanted.cells)) as progress:
+        summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=progress)
     say_damages(path, summary.damages)
     _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
     if summary.failures:
@@ -78,24 +79,48 @@ def show(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
     """Show records as tables; of a study, those in results/STUDY.jsonl."""
-    from garnet.bench.record import latest, read_records
     from garnet.errors import GarnetError
 
     for source in sources:
-        title, note, cells, path = source.stem, "", None, source
-        if source.suffix == ".toml":
-            from garnet.bench.study import load_study
-
-            study = load_study(source)
-            title, note, path = study.title, study.note, records_of(source, study)
-            cells = [cell.facts() for cell in study.cells]
-        elif not os.path.exists(source):  # noqa: PTH110 - the method of a path fails where a name is too long
+        if source.suffix != ".toml" and not os.path.exists(source):  # noqa: PTH110 - Path.exists fails on a long name
             raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
-        records, damages = read_records(path)
-        say_damages(path, damages)
-        if not records:
-            err.print(f"{printable(path)} has no records yet", soft_wrap=True)
-        _show(title, note, cells, tuple(latest(records).values()), markdown=markdown)
+        found = read_recorded(source)
+        if not found.records:
+            err.print(f"{printable(found.path)} has no records yet", soft_wrap=True)
+        _show(found.title, found.note, found.cells, tuple(found.records.values()), markdown=markdown)
+
+
+class Recorded(NamedTuple):
+    """What has been measured of a study, or is in a file of records.
+
+    Attributes:
+        path: of the records.
+        title: of the study, or the name of the file.
+        note: of the study.
+        cells: that the study has; None for a file of records.
+        records: the latest of each key, those of other studies in the same file among them.
+    """
+
+    path: Path
+    title: str
+    note: str
+    cells: list[dict[str, object]] | None
+    records: dict[str, Record]
+
+
+def read_recorded(source: Path) -> Recorded:
+    """The records in a file, or those of a study (.toml); lines that are no records are named on standard error."""
+    from garnet.bench.record import latest, read_records
+    from garnet.bench.study import load_study
+
+    path, title, note, cells = source, source.stem, "", None
+    if source.suffix.lower() == ".toml":
+        study = load_study(source)
+        path, title, note = records_of(source, study), study.title, study.note
+        cells = [cell.facts() for cell in study.cells]
+    records, damages = read_records(path)
+    say_damages(path, damages)
+    return Recorded(path, title, note, cells, latest(records))
 
 
 def records_of(path: Path, study: Study) -> Path:
@@ -151,37 +176,22 @@ def _stacked(entry: Entry) -> str:
 
 
 @contextmanager
-def _live(total: int) -> Iterator[Listener]:
+def _live(total: int) -> Iterator[Progress]:
     """A bar on standard error with the cells that run, and a line for each that has ended."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from garnet.bench.runner import Finished, Planned, Started, Told
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=total)
-        running: dict[str, str] = {}
+        running: dict[str, Step] = {}
 
-        def listen(event: Event) -> None:
-            match event:
-                case Planned():
-                    bar.update(task, completed=event.had)
-                case Started():
-                    running[event.cell.key] = str(event.cell)
-                case Told():
-                    running[event.cell.key] = f"{event.cell}: {event.text}"
-                case Finished():
-                    running.pop(event.cell.key, None)
-                    bar.console.print(printable(f"{event.cell}: {_outcome(event.record)}"), soft_wrap=True)
-                    bar.advance(task)
-            bar.update(task, description=printable(" | ".join(running.values())))
+        def follow(step: Step) -> None:
+            running[step.stage] = replace(step, done=0, total=0)
+            if step.total:  # it counts cells: one has ended if it says what came of it, or else begins
+                bar.update(task, completed=step.done)
+                if step.detail:
+                    bar.console.print(printable(running.pop(step.stage)), soft_wrap=True)
+            bar.update(task, description=printable(" | ".join(map(str, running.values()))))
 
-        yield listen
-
-
-def _outcome(record: Record) -> str:
-    if record.status == "failed":
-        return f"failed: {record.reason}"
-    if record.mean is None:
-        return "done"
-    return f"{record.mean:.1f}" + ("" if record.sd is None else f" ± {record.sd:.1f}")
+        yield follow

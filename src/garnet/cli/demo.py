@@ -13,7 +13,6 @@ from rich.text import Text
 from garnet.cli.console import out, printable, stages
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
-from garnet.progress import Step
 
 if TYPE_CHECKING:
     from garnet.purify.result import Purification
@@ -39,7 +38,7 @@ def demo(
     from garnet.graph.edges import canonical, contains
     from garnet.purify.garnet import GARNET
     from garnet.report.page import write_report
-    from garnet.report.result import Accuracy, make_result
+    from garnet.report.purification_record import Accuracy, PurificationRecord
     from garnet.training.loop import train
 
     require_page(report)
@@ -48,11 +47,7 @@ def demo(
     clean = load("cora", split="random")
     seeds = range(seed, seed + _MODELS)
     with stages() as progress:
-
-        def tell(text: str) -> None:
-            progress(Step("attack", text))
-
-        attack = Metattack()(clean, budget="20%", seed=seed, progress=tell) if live else cora_metattack()
+        attack = Metattack()(clean, budget="20%", seed=seed, progress=progress) if live else cora_metattack()
         poisoned, added = attack.apply(clean), attack.added(clean)
         planted = canonical(added[0], added[1], clean.num_nodes)
         count = planted.shape[1]
@@ -90,7 +85,7 @@ def demo(
         markup=True,
     )
     accuracy = Accuracy(before=right[0], after=right[1], model="GCN")
-    subject = make_result(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
+    subject = PurificationRecord.of(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
     with outputs:
         write_report(subject, outputs.staged(report), title=_TITLE)
     out.print(

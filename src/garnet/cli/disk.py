@@ -47,9 +47,9 @@ def purify_on_disk(
     """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
     from garnet.graph.files import left_out
     from garnet.graph.graph import Graph
+    from garnet.io.journal import stages_done
     from garnet.io.targets import require_scratch
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.journal import stages_done
     from garnet.places.on_cluster import OnCluster
     from garnet.places.on_disk import purify_to_file
 

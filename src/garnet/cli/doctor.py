@@ -10,7 +10,6 @@ _NEEDED = ("numpy", "scipy", "torch", "typer", "rich", "jinja2")
 _OPTIONAL = {
     "torch_geometric": "PyG Data in and out",
     "networkx": "NetworkX graphs in and out",
-    "matplotlib": "garnet figures",
 }
 
 

@@ -138,9 +138,9 @@ def purify(
         progress(Step("write"))
         result.graph.save(outputs.staged(output))
         if save_as is not None:
-            from garnet.report.result import save_result
+            from garnet.report.purification_record import PurificationRecord
 
-            save_result(outputs.staged(save_as), graph, result, command=command_line())
+            PurificationRecord.of(graph, result, command=command_line()).save(outputs.staged(save_as))
     if missing := left_out(result.graph, output):
         err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,10 @@ from garnet.cli.console import err, printable
 from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+    from garnet.audit.audit import Audit
+    from garnet.report.page import Subject
+    from garnet.report.purification_record import PurificationRecord
+    from garnet.training.predictor import Predictor
 
 
 def report(
@@ -52,7 +53,7 @@ def report(
     subject, usual, cells = _subject(source)
     if truth is not None:
         subject = _with_truth(subject, truth)
-    nodes = None if not node else [_number(text, subject) for text in node]
+    nodes = None if not node else [_node(text, subject) for text in node]
     with outputs:
         write_report(subject, outputs.staged(output), title=title or usual, nodes=nodes, cells=cells)
     err.print(f"wrote {printable(output)}; open it in a browser", soft_wrap=True)
@@ -83,43 +84,54 @@ def _records(source: Path) -> list[Path]:
     return [records_of(source, load_study(source))]
 
 
-def _subject(source: Path) -> tuple[Any, str | None, int | None]:
+def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
     """What a file holds, the title that it brings along, if any, and how many cells a study has."""
+    from garnet.bench.cell import key_of
+    from garnet.cli.bench import read_recorded
     from garnet.errors import GarnetError
 
     ending = source.suffix.lower()
     if ending == ".npz":
-        return _result_or_model(source), None, None
+        return _saved(source), None, None
     if ending not in (".toml", ".jsonl"):
         raise GarnetError(f"Cannot tell what {source} is; a report is of a file that ends in .npz, .toml or .jsonl.")
-    from garnet.bench.record import latest, read_records
-    from garnet.cli.bench import records_of, say_damages
-
-    path, title, wanted = source, source.stem, None
-    if ending == ".toml":
-        from garnet.bench.study import load_study
-
-        study = load_study(source)
-        path, title, wanted = records_of(source, study), study.title, [cell.key for cell in study.cells]
-    records, damages = read_records(path)
-    say_damages(path, damages)
-    found = latest(records)
-    chosen = tuple(found[key] for key in (found if wanted is None else wanted) if key in found)
+    found = read_recorded(source)
+    wanted = list(found.records) if found.cells is None else [key_of(cell) for cell in found.cells]
+    chosen = tuple(found.records[key] for key in wanted if key in found.records)
     if not chosen:
-        raise GarnetError(f"There are no records of {source} in {path}; garnet bench run makes some.")
-    return chosen, title, None if wanted is None else len(wanted)
+        raise GarnetError(f"There are no records of {source} in {found.path}; garnet bench run makes some.")
+    return chosen, found.title, None if found.cells is None else len(wanted)
 
 
-def _with_truth(subject: Any, path: Path) -> Any:
-    """The result of a purification that knows which edges an attack had added."""
+def _saved(source: Path) -> PurificationRecord | Audit | Predictor:
+    """What `--result` of a command, or a model's `save`, wrote."""
+    from garnet.audit.file import load_audit
+    from garnet.errors import GraphError
+    from garnet.io.archive import Archive
+    from garnet.io.text import reading
+    from garnet.report.purification_record import PurificationRecord
+    from garnet.training.predictor import Predictor
+
+    with reading(source):
+        if not source.is_file():
+            raise GraphError("there is no such file.")
+        with Archive(source) as archive:
+            is_model, is_audit = "model" in archive, "audit" in archive
+    if is_model:
+        return Predictor.load(source)
+    return load_audit(source) if is_audit else PurificationRecord.load(source)
+
+
+def _with_truth(subject: Subject, path: Path) -> PurificationRecord:
+    """The record of a purification that knows which edges an attack had added."""
     from dataclasses import replace
 
     from garnet.errors import GraphError, ParameterError
     from garnet.graph.edges import canonical
     from garnet.graph.perturbation import Perturbation
-    from garnet.report.purification_record import Result
+    from garnet.report.purification_record import PurificationRecord
 
-    if not isinstance(subject, Result):
+    if not isinstance(subject, PurificationRecord):
         raise ParameterError("Only the report of a purification says what became of an attack; leave --truth out.")
     made = Perturbation.load(path)
     if made.result != subject.before.fingerprint:
@@ -131,30 +143,12 @@ def _with_truth(subject: Any, path: Path) -> Any:
     return replace(subject, truth=canonical(added[0], added[1], subject.num_nodes))
 
 
-def _result_or_model(source: Path) -> Any:
-    from garnet.audit.file import load_audit
-    from garnet.errors import GraphError
-    from garnet.io.archive import Archive
-    from garnet.io.text import reading
-    from garnet.report.result import load_result
-    from garnet.training.predictor import Predictor
-
-    with reading(source):
-        if not source.is_file():
-            raise GraphError("there is no such file.")
-        with Archive(source) as archive:
-            is_model, is_audit = "model" in archive, "audit" in archive
-    if is_model:
-        return Predictor.load(source)
-    return load_audit(source) if is_audit else load_result(source)
-
-
-def _number(text: str, subject: Any) -> int:
+def _node(text: str, subject: Subject) -> int:
     """The node of that name or, where there is none, of that number."""
     from garnet.errors import ParameterError
 
-    holder = getattr(subject, "graph", subject)  # an audit has a graph, a result has what it needs of one
-    names: NDArray[Any] | Sequence[str] | None = getattr(holder, "names", None)
+    holder = getattr(subject, "graph", subject)  # a record of a purification has what it needs of its graphs
+    names = getattr(holder, "names", None)
     if names is not None:
         found = [number for number, name in enumerate(names) if str(name) == text]
         if found:

@@ -24,12 +24,13 @@ from garnet.cli.console import (
 )
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line
+from garnet.progress import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from garnet.graph.graph import Graph, Split
-    from garnet.progress import Progress, Step
+    from garnet.progress import Progress
     from garnet.training.predictor import Predictor
 
 
@@ -93,7 +94,6 @@ def train(
     from garnet.defenses.lookup import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.graph.files import require_archive
-    from garnet.training.loop import Training
     from garnet.training.supervision import require_trainable
 
     for path, what in ((output, "A model"), (save_as, "A result")):
@@ -104,7 +104,6 @@ def train(
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
     given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    replace(Training(), **training).require_valid()
     if training and not takes_training(chosen):
         raise ParameterError(f"The defence {chosen!r} trains in its own way; leave {', '.join(training)} out.")
     if output is not None and not gives_model(chosen):
@@ -154,15 +153,15 @@ def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
 
 def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
     """Models of the graph that `fitted`, a `Purified`, purifies; what that did to graph and models is written down."""
-    from garnet.report.result import Accuracy, save_result
+    from garnet.report.purification_record import Accuracy, PurificationRecord
 
     plain = replace(fitted, purifier=None)
     before = plain.fit_seeds(graph, seeds, progress=progress)
-    result = fitted.purifier.purify(graph, progress=progress)
+    result = fitted.purifier.purify(graph, device=fitted.device or "cpu", progress=progress)
     after = plain.fit_seeds(result.graph, seeds, progress=progress)
     shares = [tuple(one.accuracy() for one in models) for models in (before, after)]
     accuracy = Accuracy(before=shares[0], after=shares[1], model=type(fitted.backbone).__name__)
-    save_result(path, graph, result, accuracy=accuracy, command=command_line())
+    PurificationRecord.of(graph, result, accuracy=accuracy, command=command_line()).save(path)
     return tuple(replace(one, stages=(*result.stages, *one.stages)) for one in after)
 
 

@@ -10,7 +10,7 @@ from garnet.datasets.synthetic import (
     inter_class_edges,
     nested_block_model,
 )
-from garnet.graph.files import load_graph, read_ogb, save_graph
+from garnet.graph.files import load_graph
 
 __all__ = [
     "block_model",
@@ -25,6 +25,4 @@ __all__ = [
     "nested_block_model",
     "poisoned",
     "random_split",
-    "read_ogb",
-    "save_graph",
 ]

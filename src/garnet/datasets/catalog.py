@@ -12,7 +12,7 @@ from garnet.datasets import download
 from garnet.datasets.embedded import cora
 from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets, require_split
 from garnet.errors import GraphError, ParameterError
-from garnet.graph.files import load_graph, read_ogb
+from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
@@ -194,7 +194,7 @@ def _clean(name: str, entry: _Entry) -> Graph:
         if name.startswith("ogbn-"):
             unpacked = next((folder for folder in (root / entry.folder, root / short) if is_ogb(folder)), None)
             if unpacked is not None:
-                return read_ogb(unpacked)
+                return load_graph(unpacked, symmetrize=True)
         path = root / entry.folder / entry.file
         if path.is_file():
             return load_graph(path, symmetrize=True)

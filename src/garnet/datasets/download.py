@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from garnet.errors import GraphError, MissingExtra
-from garnet.graph.files import save_graph
 from garnet.graph.graph import Graph, as_graph
 from garnet.io.atomic import atomic_path
 from garnet.io.failures import writing
@@ -65,7 +64,7 @@ def fetch(name: str, path: Path) -> Graph:
     several = [mask.cpu().numpy().astype(bool) for mask in masks if mask is not None and mask.ndim == 2]
     if len(several) == len(masks):
         _keep_splits(several, path.parent)
-    save_graph(graph, path)
+    graph.save(path)
     return graph
 
 

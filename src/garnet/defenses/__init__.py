@@ -1,7 +1,7 @@
 """Defences: a purifier before any model, and methods of their own."""
 
 from garnet.defenses.adversarial_training import AdversarialTraining
-from garnet.defenses.base import Defense, Model, Purifier
+from garnet.defenses.base import Defense, Model
 from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.gnnguard import GNNGuard
@@ -16,6 +16,7 @@ from garnet.defenses.rung import RUNG
 from garnet.defenses.simp_gcn import SimPGCN
 from garnet.defenses.soft_median_gdc import SoftMedianGDC
 from garnet.defenses.tsvd import TSVD
+from garnet.purify.base import Purifier
 
 __all__ = [
     "LFR", "RGCN", "RSGNN", "RUNG", "TSVD", "AdversarialTraining", "Defense", "ElasticGNN", "FeatureKNN", "GNNGuard",

@@ -5,42 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from itertools import count
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 
 from garnet.attacks.models import EdgeModel
-from garnet.attacks.relaxation import Candidates, Descent, Relaxation
+from garnet.attacks.relaxation import Candidates, ProjectedAscent, Relaxation
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Noise, Parameters, require_features
+from garnet.backbones.base import Parameters
 from garnet.backbones.gcn import GCNInputs
+from garnet.defenses.base import Defense
 from garnet.errors import ParameterError
 from garnet.graph.budget import Budget
-from garnet.graph.graph import Graph, as_graph
-from garnet.linalg.sparse import normalized_matrix
-from garnet.parameters import (
-    Count,
-    Device,
-    Positive,
-    ShareBelowOne,
-    number,
-    require_device,
-    require_parameters,
-    require_seeds,
-)
-from garnet.progress import Clock, Progress, Step
-from garnet.training.loop import Training, require_batches
+from garnet.graph.graph import Graph
+from garnet.parameters import Count, Device, Positive, ShareBelowOne, number
+from garnet.progress import Clock, Progress
+from garnet.training.loop import Course, Epochs, Round, Training
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import Best, Lesson, require_trainable
+from garnet.training.supervision import Supervision
 
 _LEAST_BLOCK, _PAIRS_PER_FLIP = 10_000, 10
-# As in PRBCD: pairs that stay in the block, for each flip of the budget.
-_KEPT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialTraining:
+class AdversarialTraining(Defense):
     r"""Adversarial training with projected randomised block coordinate descent.
 
     The min-max problem of Xu et al. (IJCAI 2019),
@@ -102,28 +92,31 @@ class AdversarialTraining:
     settle: ShareBelowOne = 0.5
     attacked: Literal["all", "taught"] = "all"
 
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """One trained model."""
-        return self.fit_seeds(graph, [seed])[0]
-
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """A trained model for each seed, one after the other: each is attacked in its own way."""
-        graph = as_graph(graph)
-        require_trainable(graph)
-        require_seeds(seeds)
-        require_device(self.device, "AdversarialTraining")
-        flips = self._flips(graph)
-        clock = Clock(None)
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        flips, clock = self._flips(graph), Clock(None)
         with clock("train"):
             inputs = self.backbone.prepare(graph, self.device)
-            predictors = [_Course(self, graph, inputs, flips, seed, progress).predictor() for seed in seeds]
+            course = Course(self.backbone, graph, self.training, self.device, progress)
+            plain = course.plain_epochs(inputs)
+            epochs = self._attacked_epochs(graph, inputs, flips) if flips else plain
+            # One after the other, because each is attacked in its own way; a model that teaches another is not.
+            predictors = course.predictors(seeds, epochs, inputs, teacher=plain)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-        require_batches(self, self.training)
+    def _attacked_epochs(self, graph: Graph, inputs: GCNInputs, flips: int) -> Epochs[GCNInputs]:
+        """Epochs of one step, on the graph as an adversary leaves it by then."""
+        begins = int(self.warmup * self.training.epochs)
+        counts = max(begins, int(self.settle * self.training.epochs))
+
+        def epochs(
+            parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
+        ) -> Iterator[Sequence[Round[GCNInputs]]]:
+            adversary = _Adversary(self, graph, flips, supervision, seeds[0])
+            for epoch in count():
+                seen = adversary.attacked(parameters, inputs) if epoch >= begins else inputs
+                yield [Round([(seen, supervision)], inputs if epoch >= counts else None)]
+
+        return epochs
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0
@@ -146,98 +139,38 @@ class AdversarialTraining:
         return flips
 
 
-@dataclass(frozen=True, eq=False)
-class _Course:
-    """All that the training of one model is made of."""
-
-    defense: AdversarialTraining
-    graph: Graph
-    inputs: GCNInputs
-    flips: int
-    seed: int
-    progress: Progress | None
-
-    def predictor(self) -> Predictor:
-        """The trained model; one that teaches it is not attacked."""
-        backbone, sure = self.defense.backbone, self.defense.training.confidence
-        lesson = Lesson.of(self.graph, 1, self.defense.device)
-        if sure is not None:
-            lesson = lesson.taught_by(self._best(lesson, 0).logits, sure)
-        best = self._best(lesson, self.flips)
-        weights = {name: value[0].cpu() for name, value in best.parameters.items()}
-        scores = best.logits[0].cpu()
-        return Predictor(self.graph, scores, self.seed, backbone, weights, int(best.epoch), float(best.accuracy))
-
-    def _best(self, lesson: Lesson, flips: int) -> Best:
-        best, *others = [self._fit(lesson, flips, rate) for rate in self.defense.training.rates]
-        for other in others:
-            best.merge(other)
-        return best
-
-    def _fit(self, lesson: Lesson, flips: int, rate: float) -> Best:
-        """The loop of `garnet.training.loop`, for one seed, with an attack before each step if there are flips."""
-        defense, backbone, training = self.defense, self.defense.backbone, self.defense.training
-        generator = torch.Generator(defense.device).manual_seed(self.seed)
-        width = int(require_features(self.graph).shape[1])
-        model = backbone.initial(width, lesson.classes, generator)
-        parameters = {name: value[None].clone().requires_grad_() for name, value in model.items()}
-        optimizer = torch.optim.Adam(parameters.values(), lr=rate, weight_decay=training.weight_decay)
-        noise, best = Noise([generator]), Best(1, training.patience, defense.device)
-        adversary = _Adversary(self, lesson) if flips else None
-        begins = int(defense.warmup * training.epochs)
-        counts = max(training.warmup, begins, int(defense.settle * training.epochs)) if flips else training.warmup
-        for epoch in range(training.epochs):
-            attacked = self.inputs
-            if adversary is not None and epoch >= begins:
-                attacked = adversary.attacked(parameters)
-            optimizer.zero_grad(set_to_none=True)
-            lesson.losses(backbone.logits(parameters, attacked, noise)).sum().backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            if self.progress is not None and epoch % 10 == 0:
-                self.progress(Step("train", f"seed {self.seed}", epoch, training.epochs))
-            if epoch < counts:
-                continue
-            with torch.no_grad():
-                best.update(epoch, parameters, backbone.logits(parameters, self.inputs, None), lesson)
-            if best.all_done:
-                break
-        return best
-
-
 class _Adversary:
     """An attack that goes on while the model learns."""
 
-    def __init__(self, course: _Course, lesson: Lesson) -> None:
-        defense, self._course, self._lesson = course.defense, course, lesson
-        n, device = course.graph.num_nodes, defense.device
-        self._size = defense.block_size or max(_LEAST_BLOCK, _PAIRS_PER_FLIP * course.flips)
+    def __init__(
+        self, defense: AdversarialTraining, graph: Graph, flips: int, supervision: Supervision, seed: int
+    ) -> None:
+        n, device = graph.num_nodes, defense.device
+        self._defense, self._graph, self._flips, self._supervision = defense, graph, flips, supervision
+        self._generator = np.random.default_rng(seed)
+        self._size = defense.block_size or max(_LEAST_BLOCK, _PAIRS_PER_FLIP * flips)
         self._pairs = Candidates(n, np.zeros(0, dtype=np.int64), torch.zeros(0, dtype=torch.int64, device=device))
-        self._generator = np.random.default_rng(course.seed)
-        self._nodes = lesson.nodes if defense.attacked == "taught" else torch.arange(n, device=device)
-        self._edges = torch.from_numpy(course.graph.edges).to(device), torch.from_numpy(course.graph.weights).to(device)
-        self._descent: Descent | None = None
+        self._nodes = supervision.nodes if defense.attacked == "taught" else torch.arange(n, device=device)
+        self._edges = torch.from_numpy(graph.edges).to(device), torch.from_numpy(graph.weights).to(device)
+        self._descent: ProjectedAscent | None = None
 
-    def attacked(self, parameters: Parameters) -> GCNInputs:
-        """The graph after a few more steps against a model."""
-        defense, inputs, flips = self._course.defense, self._course.inputs, self._course.flips
-        n = self._course.graph.num_nodes
-        model = EdgeModel(
-            defense.backbone, {name: value.detach() for name, value in parameters.items()}, inputs, n, defense.device
-        )
+    def attacked(self, parameters: Parameters, inputs: GCNInputs) -> GCNInputs:
+        """The graph after a few more steps against a model, which sees `inputs` of the clean one."""
+        defense, flips = self._defense, self._flips
+        learnt = {name: value.detach() for name, value in parameters.items()}
+        model = EdgeModel(defense.backbone, learnt, inputs, self._graph.num_nodes, defense.device)
         with torch.no_grad():
-            predicted = defense.backbone.logits(model.parameters, inputs, None)[0].argmax(dim=1)
-        labels = torch.where(self._lesson.taught[0], self._lesson.target[0], predicted)[self._nodes]
+            predicted = defense.backbone.logits(learnt, inputs, None)[0].argmax(dim=1)
+        labels = torch.where(self._supervision.taught[0], self._supervision.target[0], predicted)[self._nodes]
         problem = Relaxation(model, self._nodes, labels, "tanh-margin", *self._edges)
         if self._descent is None:
-            self._descent = Descent(problem, flips, self._pairs.taken)
+            self._descent = ProjectedAscent(problem, flips, self._pairs.taken)
         descent = self._descent
         descent.problem = problem
         for _ in range(defense.steps):
             if len(descent.numbers) < self._pairs.size:
-                descent.shrink(min(self._size // 2, _KEPT * flips))
-                descent.extend(self._pairs.draw(self._size - len(descent.numbers), self._generator, 0))
+                descent.renew(self._pairs, self._size, self._generator)
             descent.step(defense.step_size)
         edges, weights = problem.weighted(descent.numbers, descent.p)
         there = weights > 0
-        matrix: Any = normalized_matrix(edges[:, there], weights[there], n)
-        return replace(inputs, matrix=matrix)
+        return inputs.with_edges(edges[:, there], weights[there])

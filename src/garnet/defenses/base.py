@@ -5,59 +5,69 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, final, runtime_checkable
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from garnet.backbones.base import Noise, Parameters
-from garnet.graph.graph import Graph
-from garnet.parameters import Device, require_parameters
-from garnet.progress import Progress, Stage
+from garnet.errors import GraphError
+from garnet.graph.graph import Graph, as_graph
+from garnet.parameters import Device, require_device, require_parameters, require_seeds
+from garnet.progress import Progress
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
+from garnet.training.supervision import require_trainable
 
 
-class Cleaned(Protocol):
-    """A purified graph and what it cost; GARNET's `Purification` is one."""
+@dataclass(frozen=True)
+class Defense(ABC):
+    """Trains on a graph that is not to be trusted: a frozen dataclass that stores its parameters and writes `_fit`."""
 
-    @property
-    def graph(self) -> Graph:
-        """The same nodes, joined by other edges."""
-        ...
+    whole_graph: ClassVar[bool] = False
+    """Whether it needs all of the graph at once, so that no batches can be made."""
 
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Cost of each stage."""
-        ...
+    gives_model: ClassVar[bool] = True
+    """Whether what it learns can be saved, and used on another graph."""
 
+    def __post_init__(self) -> None:
+        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        require_parameters(self)
+        training: Training | None = getattr(self, "training", None)
+        if training is not None:
+            require_batches(self, training)
 
-@runtime_checkable
-class Purifier(Protocol):
-    """A graph in, a graph with other edges out."""
+    @abstractmethod
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        """A trained model for each seed, on a graph that can be trained on."""
 
-    def purify(self, graph: Graph, *, progress: Progress | None = None) -> Cleaned:
-        """Purify a graph; `progress` is called with the name of each stage as it begins."""
-        ...
+    @final
+    def fit(self, graph: Any, *, seed: int = 0) -> Predictor:
+        """One trained model; see `fit_seeds`."""
+        return self.fit_seeds(graph, [seed])[0]
 
+    @final
+    def fit_seeds(self, graph: Any, seeds: Sequence[int], *, progress: Progress | None = None) -> tuple[Predictor, ...]:
+        """A trained model for each seed, together where that is faster.
 
-@runtime_checkable
-class Defense(Protocol):
-    """Trains on a graph that is not to be trusted."""
+        Args:
+            graph: a graph with features, labels and a split, or anything that `as_graph` reads.
+            seeds: one model each.
+            progress: told now and then how far it is.
 
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """One trained model."""
-        ...
-
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """A trained model for each seed, together where that is faster."""
-        ...
+        Raises:
+            GraphError: it is no graph, or cannot be trained on.
+            ParameterError: there is no such device, or the seeds are none.
+        """
+        graph = as_graph(graph)
+        require_trainable(graph)
+        require_seeds(seeds)
+        require_device(getattr(self, "device", None) or "cpu", type(self).__name__)
+        return self._fit(graph, seeds, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(ABC):
+class Model(Defense):
     """A defence that is a model of its own: a backbone that says how it is to be trained.
 
     A subclass writes the three methods of a backbone, so that any purifier may come before it.
@@ -67,17 +77,8 @@ class Model(ABC):
         device: where it is trained.
     """
 
-    whole_graph: ClassVar[bool] = False
-    """Whether it needs all of the graph at once, so that no batches can be made."""
-
     training: Training = field(default_factory=Training)
     device: Device = "cpu"
-
-    @final
-    def __post_init__(self) -> None:
-        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
-        require_parameters(self)
-        require_batches(self, self.training)
 
     @abstractmethod
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
@@ -92,13 +93,18 @@ class Model(ABC):
         """(S, n, classes) logits of S models; `noise` is None in evaluation."""
 
     @final
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """One trained model."""
-        return self.fit_seeds(graph, [seed])[0]
-
-    @final
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """A trained model for each seed, side by side."""
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         return train(self, graph, seeds=seeds, training=self.training, device=self.device, progress=progress)
+
+
+def require_dense(defense: Defense, nodes: int, most_bytes: int) -> None:
+    """Refuse, in one sentence, a graph whose dense matrix would take too much memory.
+
+    Raises:
+        GraphError: it would.
+    """
+    if 4 * nodes**2 > most_bytes:
+        raise GraphError(
+            f"{type(defense).__name__} forms a dense matrix of {nodes} x {nodes} numbers, {4 * nodes**2 / 1e9:.1f} GB, "
+            f"more than its 'most_bytes' of {most_bytes / 1e9:.1f} GB; GARNET does not."
+        )

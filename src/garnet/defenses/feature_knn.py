@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from garnet.errors import GraphError
+from garnet.backbones.base import require_features
+from garnet.graph.edges import canonical, contains
 from garnet.graph.graph import Graph
+from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import choose_neighbors, union
-from garnet.parameters import Count, Seed, require_parameters
-from garnet.progress import Clock, Progress, Stage
-from garnet.purify.features import Features, feature_block, scale
-from garnet.purify.scores import inner_products
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureGraph:
-    """The graph of nearest features, and what it cost."""
-
-    graph: Graph
-    stages: tuple[Stage, ...]
+from garnet.parameters import Count, Seed
+from garnet.progress import Clock, Progress
+from garnet.purify.base import CleanedGraph, Purifier
+from garnet.purify.features import feature_block, scale
+from garnet.purify.result import HeldLedger
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureKNN:
+class FeatureKNN(Purifier):
     """Joins each node to the k nodes with the most similar features; the input's edges do not count.
+
+    Edges are weighted by the cosine of the features, which is also their score.
 
     Attributes:
         k: neighbours of each node.
@@ -35,25 +33,30 @@ class FeatureKNN:
         seed: of what is random in the search.
     """
 
+    needs_features: ClassVar[str] = "joins by nothing else"
+
     k: Count = 15
     feature_rank: Count | None = None
     seed: Seed = 0
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
-    def purify(self, graph: Graph, *, progress: Progress | None = None) -> FeatureGraph:
-        """The graph of nearest features, its edges weighted by the cosine."""
-        if graph.features is None or not graph.features.shape[1]:
-            raise GraphError("The graph has no features, and FeatureKNN joins by nothing else; give it some.")
-        clock = Clock(progress)
+    def _purify(self, graph: Graph, *, progress: Progress | None) -> CleanedGraph:
+        clock, n = Clock(progress), graph.num_nodes
         with clock("neighbours"):
-            kind: Features = "raw" if self.feature_rank is None else "low-rank"
-            block = feature_block(graph, kind, self.feature_rank, seed=self.seed, device="cpu")
-            points = scale(cast(Tensor, block), "unit")
-            k = min(self.k, graph.num_nodes - 1)
-            edges = union(choose_neighbors(graph.num_nodes, "cpu")(points, k, seed=self.seed)).numpy()
+            points = unit_features(graph, rank=self.feature_rank, seed=self.seed)
+            edges = union(choose_neighbors(n, "cpu")(points, min(self.k, n - 1), seed=self.seed)).numpy()
             weights = inner_products(points, points, edges).numpy()
             positive = weights > 0
             joined = graph.with_edges(edges[:, positive], np.minimum(weights[positive], 1))
-        return FeatureGraph(joined, tuple(clock.stages))
+            first, second = np.concatenate([graph.edges, joined.edges], axis=1)
+            old_and_new = canonical(first, second, n)
+            given, stays = (torch.from_numpy(contains(one.edges, old_and_new, n)) for one in (graph, joined))
+            scores = inner_products(points, points, old_and_new)
+        ledger = HeldLedger(torch.from_numpy(old_and_new), scores, given, stays, n)
+        return CleanedGraph(joined, ledger, tuple(clock.stages))
+
+
+def unit_features(graph: Graph, *, rank: int | None = None, seed: int = 0, device: str = "cpu") -> Tensor:
+    """(n, d) features as rows of unit length: all of them, or their leading singular directions."""
+    require_features(graph)
+    block = feature_block(graph, "raw" if rank is None else "low-rank", rank, seed=seed, device=device)
+    return scale(cast(Tensor, block), "unit")

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Features, Noise, Parameters, dropout, linear, require_features
-from garnet.backbones.gcn import standardized
-from garnet.backbones.mlp import MLP
+from garnet.backbones.base import Features, Noise, Parameters, require_features
 from garnet.defenses.base import Model
-from garnet.defenses.graphlets import graphlet_degrees
 from garnet.defenses.jaccard import cosine_similarity
 from garnet.graph.graph import Graph
+from garnet.graph.graphlets import graphlet_degrees
 from garnet.linalg.edge_weighted import Pattern
 from garnet.linalg.sparse import pair_products
 from garnet.parameters import Share
@@ -109,8 +107,6 @@ class GNNGuard(Model):
         threshold: similarity below which an edge is not heard, P0.
         similarity: `features`, of what goes into each layer, or `graphlets`.
         memory: beta, between 0 and 1; None learns it, from one half.
-        training: how it is trained.
-        device: where it is trained.
     """
 
     backbone: GCN | GPRGNN = field(default_factory=GCN)
@@ -128,59 +124,32 @@ class GNNGuard(Model):
     def prepare(self, graph: Graph, device: str) -> GuardInputs:
         """The edges, and how alike their ends are."""
         require_features(graph)
-        edges = graph.edges
-        alike = cosine_similarity(graph if self.similarity == "features" else _with_roles(graph), edges)
+        alike = cosine_similarity(graph if self.similarity == "features" else _with_roles(graph), graph.edges)
         pattern = Pattern(graph.adjacency, device)
-        upper = pattern.rows < pattern.columns
-        numbers = upper.long().cumsum(0) - 1
         return GuardInputs(
             Features.of(graph, device),
             pattern,
             torch.from_numpy(graph.adjacency.data).to(device),
-            torch.from_numpy(edges).to(device),
-            torch.where(upper, numbers, numbers[pattern.reverse]),
+            *pattern.undirected(),
             torch.from_numpy(alike.astype(np.float32))[None].to(device),
         )
 
     def logits(self, parameters: Parameters, inputs: GuardInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        if isinstance(self.backbone, GCN):
-            return self._gcn(self.backbone, parameters, inputs, noise)
-        return self._gprgnn(self.backbone, parameters, inputs, noise)
-
-    def _gcn(self, backbone: GCN, parameters: Parameters, inputs: GuardInputs, noise: Noise | None) -> Tensor:
-        attention = inputs.attention(inputs.alike, self.threshold)
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
-        hidden = inputs.hear(attention, hidden)
-        before: Tensor | None = None
-        for layer in range(1, backbone.layers):
-            if backbone.batch_norm:
-                hidden = parameters[f"scale{layer - 1}"] * standardized(hidden)
-            hidden = (hidden + parameters[f"bias{layer - 1}"]).relu()
-            if backbone.residual and before is not None:
-                hidden = hidden + before
-            before = hidden
-            attention = self._next(attention, parameters, inputs, hidden)
-            hidden = linear(dropout(hidden, backbone.dropout, noise), parameters[f"weight{layer}"])
-            hidden = inputs.hear(attention, hidden)
-        return hidden + parameters[f"bias{backbone.layers - 1}"]
-
-    def _gprgnn(self, backbone: GPRGNN, parameters: Parameters, inputs: GuardInputs, noise: Noise | None) -> Tensor:
-        perceptron = MLP(hidden=backbone.hidden, dropout=backbone.dropout)
-        said = perceptron.logits(parameters, inputs.features, noise)
-        hidden = dropout(said, backbone.dropout, noise)
-        coefficients = parameters["coefficients"][:, :, None, None]
-        filtered = coefficients[:, 0] * hidden
         attention: Attention | None = None
-        for hop in range(1, backbone.hops + 1):
-            attention = self._next(attention, parameters, inputs, said if hop == 1 else hidden)
-            hidden = inputs.hear(attention, hidden)
-            filtered = filtered + coefficients[:, hop] * hidden
-        return filtered
 
-    def _next(self, before: Attention | None, parameters: Parameters, inputs: GuardInputs, hidden: Tensor) -> Attention:
-        """The attention of a layer with these inputs, and what it remembers of the one before."""
-        if self.similarity == "graphlets":
+        def hear(mapped: Tensor, layer: int, before: Tensor | None) -> Tensor:
+            nonlocal attention
+            attention = self._next(attention, parameters, inputs, before)
+            return inputs.hear(attention, mapped)
+
+        return self.backbone.forward(parameters, inputs.features, hear, noise)
+
+    def _next(
+        self, before: Attention | None, parameters: Parameters, inputs: GuardInputs, hidden: Tensor | None
+    ) -> Attention:
+        """The attention of a layer with this input, None for the features, and what it remembers of the one before."""
+        if self.similarity == "graphlets" or hidden is None:
             return before or inputs.attention(inputs.alike, self.threshold)
         with torch.no_grad():
             # Contiguous, because rows are gathered from it: of one that lies column by column it takes minutes.

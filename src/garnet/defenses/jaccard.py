@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from garnet.errors import GraphError
+from garnet.backbones.base import require_features
 from garnet.graph.graph import Edges, Graph
-from garnet.parameters import AnyNumber, require_parameters
-from garnet.progress import Clock, Progress, Stage
+from garnet.linalg.edge_products import inner_products
+from garnet.parameters import AnyNumber
+from garnet.progress import Clock, Progress
+from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import scale
-from garnet.purify.result import Ledger
-from garnet.purify.scores import inner_products
+from garnet.purify.result import HeldLedger
 
 Similarity = Literal["auto", "jaccard", "cosine"]
 
 _CHUNK = 1 << 22  # features gathered at once
 
 
-@dataclass(frozen=True, eq=False)
-class JaccardGraph:
-    """The graph without the edges that were dropped, what became of each edge, and what it cost.
-
-    Attributes:
-        graph: the same nodes, joined by the edges that were kept.
-        ledger: which edges were kept and which dropped, each with its similarity.
-        stages: cost of each stage.
-    """
-
-    graph: Graph
-    ledger: Ledger
-    stages: tuple[Stage, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Jaccard:
+class Jaccard(Purifier):
     r"""Drops the edges whose ends have too little in common: an attack prefers to join what is unlike.
 
     For binary features it is the Jaccard similarity of their sets of nonzero features,
@@ -56,28 +42,24 @@ class Jaccard:
         similarity: `jaccard`, `cosine`, or `auto`, the first if all features are 0 or 1.
     """
 
+    needs_features: ClassVar[str] = "compares nothing else"
+
     threshold: AnyNumber = 0.01
     similarity: Similarity = "auto"
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
-    def purify(self, graph: Graph, *, progress: Progress | None = None) -> JaccardGraph:
-        """The graph without the edges whose ends are unlike."""
-        if graph.features is None or not graph.features.shape[1]:
-            raise GraphError("The graph has no features, and Jaccard compares nothing else; give it some.")
+    def _purify(self, graph: Graph, *, progress: Progress | None) -> CleanedGraph:
         clock = Clock(progress)
         with clock("compare"):
             kind = self.similarity
             if kind == "auto":
-                kind = "jaccard" if _binary(graph.features) else "cosine"
+                kind = "jaccard" if _binary(require_features(graph)) else "cosine"
             edges = graph.edges
             alike = (jaccard_similarity if kind == "jaccard" else cosine_similarity)(graph, edges)
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
             scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
-            ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
-        return JaccardGraph(cleaned, ledger, tuple(clock.stages))
+            ledger = HeldLedger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
+        return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
 
 def jaccard_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:

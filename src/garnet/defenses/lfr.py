@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -13,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, require_features
+from garnet.backbones import GCN
+from garnet.backbones.base import Features, Noise, Parameters, glorot, propagate, require_features
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.sparse import SparseMatrix
@@ -81,7 +81,6 @@ class LFR(Model):
         alpha: probability that the second network judges a node in training.
         hidden: width between the layers.
         dropout: share of the hidden units left out of each training step.
-        training: how it is trained.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -111,27 +110,16 @@ class LFR(Model):
     def logits(self, parameters: Parameters, inputs: LFRInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes), the GCN's; in training, at some nodes, the low frequencies'."""
 
-        def whole(hidden: Tensor, layer: int) -> Tensor:
-            return propagate(inputs.matrix, hidden)
+        def low(mapped: Tensor, layer: int, _: Tensor | None) -> Tensor:
+            response = parameters[f"filter{layer}"][:, : inputs.vectors.shape[1]]
+            return inputs.vectors @ (response * (inputs.vectors.T @ mapped))
 
-        def low(hidden: Tensor, layer: int) -> Tensor:
-            vectors = inputs.vectors
-            response = parameters[f"filter{layer}"][:, : vectors.shape[1]]
-            return vectors @ (response * (vectors.T @ hidden))
-
-        logits = self._network(parameters, inputs, whole, noise)
+        gcn = GCN(hidden=self.hidden, dropout=self.dropout)
+        logits = gcn.forward(parameters, inputs.features, lambda mapped, *_: propagate(inputs.matrix, mapped), noise)
         if noise is None:
             return logits
         by_low = noise.mask((logits.shape[1], 1), 1 - self.alpha) > 0
-        return torch.where(by_low, self._network(parameters, inputs, low, noise), logits)
-
-    def _network(
-        self, parameters: Parameters, inputs: LFRInputs, convolve: Callable[[Tensor, int], Tensor], noise: Noise | None
-    ) -> Tensor:
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
-        hidden = (convolve(hidden, 0) + parameters["bias0"]).relu()
-        hidden = linear(dropout(hidden, self.dropout, noise), parameters["weight1"])
-        return convolve(hidden, 1) + parameters["bias1"]
+        return torch.where(by_low, gcn.forward(parameters, inputs.features, low, noise), logits)
 
 
 def _rows_of_sum_one(graph: Graph) -> sp.csr_array | NDArray[np.float32]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from garnet.backbones.base import dense_features
+from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.jaccard import jaccard_similarity
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split
-from garnet.parameters import Count, NonNegative, Share, require_parameters, require_seed, require_seeds
-from garnet.progress import Clock, Progress, Step
+from garnet.parameters import Count, NonNegative, Share
+from garnet.progress import Clock, Progress
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
 
@@ -25,7 +28,7 @@ _MOST_TRAINING_NODES = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearFloor:
+class LinearFloor(Defense):
     r"""Drops edges of unlike features, adds nearest features, propagates, and solves a ridge regression.
 
     :math:`\hat A` is the normalised matrix of the edges whose features have a Jaccard similarity of at least
@@ -41,25 +44,22 @@ class LinearFloor:
         knn_weight: weight of their edges beside those of the input.
     """
 
+    gives_model: ClassVar[bool] = False
+
     least_similarity: Share | tuple[Share, ...] = (0.02, 0.05)
     k: Count = 10
     knn_weight: NonNegative = 0.5
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """The best of the closed forms on the validation nodes."""
-        require_seed(seed)
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         split, labels, classes = require_trainable(graph)
         if len(split.train) > _MOST_TRAINING_NODES:
             raise GraphError(
                 f"The linear floor solves a dense system of the training nodes; {len(split.train)} are more than "
                 f"{_MOST_TRAINING_NODES}."
             )
-        clock = Clock(None)
+        clock = Clock(progress)
         with clock("fit"):
-            similarities, features = jaccard_similarity(graph, graph.edges), _dense(graph)
+            similarities, features = jaccard_similarity(graph, graph.edges), dense_features(graph)
             near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
             best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
             tried = self.least_similarity
@@ -72,22 +72,8 @@ class LinearFloor:
                         if accuracy > best_accuracy or not len(split.val):
                             best, best_accuracy = scores, accuracy
         logits = torch.from_numpy(best.astype(np.float32))
-        return Predictor(graph, logits, seed=seed, val_accuracy=best_accuracy, stages=tuple(clock.stages))
-
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """The same predictor for every seed."""
-        require_seeds(seeds)
-        if progress is not None:
-            progress(Step("fit"))
-        one = self.fit(graph)
+        one = Predictor(graph, logits, val_accuracy=best_accuracy, stages=tuple(clock.stages))
         return tuple(replace(one, seed=seed) for seed in seeds)
-
-
-def _dense(graph: Graph) -> NDArray[np.float32]:
-    features = graph.features
-    return np.asarray(features.toarray() if isinstance(features, sp.csr_array) else features, dtype=np.float32)
 
 
 def _propagated(features: NDArray[np.float32], adjacency: sp.csr_array) -> Iterator[NDArray[np.float32]]:

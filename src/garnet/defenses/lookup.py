@@ -8,10 +8,9 @@ from typing import Any
 
 from garnet.defenses.base import Defense
 from garnet.defenses.purified import Purified
+from garnet.purify.base import Purifier
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS, field_types, known_name
 from garnet.training.loop import Training
-
-_BOUND_TO_ITS_GRAPH = ("tsvd", "prognn", "linear-floor")
 
 
 def defense_names() -> tuple[str, ...]:
@@ -26,23 +25,28 @@ def is_purifier(name: str) -> bool:
 
 def takes_backbone(name: str) -> bool:
     """Whether a defence of this name trains a backbone of one's choice."""
-    return name == "none" or is_purifier(name) or "backbone" in field_types(DEFENSES.get(name))
+    return "backbone" in field_types(_kind(name))
 
 
 def takes_training(name: str) -> bool:
     """Whether it may be said how a defence of this name trains."""
-    return takes_backbone(name) or "training" in field_types(DEFENSES.get(name))
+    return "training" in field_types(_kind(name))
 
 
 def gives_model(name: str) -> bool:
     """Whether what a defence of this name has learnt can be saved, and used on another graph."""
-    return name not in _BOUND_TO_ITS_GRAPH
+    return _kind(name).gives_model
 
 
-def named_purifier(name: str, parameters: Mapping[str, Any], device: str) -> Any:
-    """The purifier of this name; it works on the device if it can."""
-    placed = {"device": device} if "device" in field_types(PURIFIERS.get(name)) else {}
-    return PURIFIERS.build(name, dict(parameters) | placed)
+def _kind(name: str) -> type[Defense]:
+    kind: type[Defense] = Purified if name == "none" or is_purifier(name) else DEFENSES.get(name)
+    return kind
+
+
+def named_purifier(name: str, parameters: Mapping[str, Any]) -> Purifier:
+    """The purifier of this name."""
+    purifier: Purifier = PURIFIERS.build(name, dict(parameters))
+    return purifier
 
 
 def named_defense(
@@ -66,21 +70,18 @@ def named_defense(
     name = known_name(name, defense_names(), "defence")
     named = isinstance(backbone, str)
     backbone = BACKBONES.build(backbone, {}) if named else backbone
-    if name == "none" or is_purifier(name):
-        purifier = None if name == "none" else named_purifier(name, parameters or {}, device)
-        bare = Purified(purifier) if backbone is None else Purified(purifier, backbone)
-        own = getattr(bare.backbone, "training", Training())
-        return replace(bare, training=_changed(own, training), device=device)
-    known = field_types(DEFENSES.get(name))
-    placed = {"device": device} if "device" in known else {}
-    built: Any = DEFENSES.build(name, dict(parameters or {}) | placed)
+    known = field_types(_kind(name))
+    built: Any = Purified(None)
+    if is_purifier(name):
+        built = Purified(named_purifier(name, parameters or {}))
+    elif name != "none":
+        built = DEFENSES.build(name, parameters or {})
     if backbone is not None and "backbone" in known and not (named and type(built.backbone) is type(backbone)):
         built = replace(built, backbone=backbone)
-    if "training" in known:
-        built = replace(built, training=_changed(built.training, training))
-    defense: Defense = built
+    if "device" in known:
+        built = replace(built, device=device)
+    if "training" in known and not isinstance(training, Training):
+        own = built.training or getattr(built.backbone, "training", Training())
+        training = replace(own, **(training or {}))
+    defense: Defense = replace(built, training=training) if "training" in known else built
     return defense
-
-
-def _changed(own: Training, training: Mapping[str, Any] | Training | None) -> Training:
-    return training if isinstance(training, Training) else replace(own, **(training or {}))

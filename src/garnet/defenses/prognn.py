@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -12,33 +12,23 @@ import torch
 from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
-from garnet.backbones.base import Noise, require_features
+from garnet.backbones.base import Parameters, require_features
 from garnet.backbones.gcn import GCNInputs
-from garnet.defenses.proximal import shrink_
-from garnet.errors import GraphError
-from garnet.graph.graph import Graph, as_graph
-from garnet.parameters import (
-    Bytes,
-    Count,
-    Device,
-    NonNegative,
-    Positive,
-    ShareBelowOne,
-    require_device,
-    require_parameters,
-    require_seeds,
-)
-from garnet.progress import Clock, Progress, Step
-from garnet.training.loop import Training, require_batches
+from garnet.defenses.base import Defense, require_dense
+from garnet.graph.graph import Graph
+from garnet.linalg.nuclear_norm import shrink_
+from garnet.parameters import Bytes, Count, Device, NonNegative, Positive, ShareBelowOne
+from garnet.progress import Clock, Progress
+from garnet.training.loop import Course, Round, Training
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import Best, Lesson, require_trainable
+from garnet.training.supervision import Supervision
 
 # Added to degrees under a root, in the smoothness of the features.
 _LEAST_DEGREE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProGNN:
+class ProGNN(Defense):
     r"""Learns a graph S that is low in rank, sparse, smooth in the features and close to A, and a model on it.
 
     The problem of the paper, over S and the model's weights :math:`\theta`:
@@ -63,7 +53,7 @@ class ProGNN:
       momentum :math:`\mu` of 0.9 makes steps ten times as long in the end. Here they are as long from the beginning,
       which needs no second matrix.
     * S stays symmetric, as the paper wants it and their code does not. Its singular values are then its eigenvalues in
-      magnitude, and only those that the proximal step leaves are computed (`proximal.py`).
+      magnitude, and only those that the proximal step leaves are computed (`garnet.linalg.nuclear_norm`).
     * S is brought between its bounds before the nuclear norm is shrunk too: with long steps, nodes that have lost their
       edges would otherwise attract others by the thousand.
     * As in their code, but not in the paper, the distance to A is not squared; its own proximal step, towards A but
@@ -88,6 +78,7 @@ class ProGNN:
     """
 
     whole_graph: ClassVar[bool] = True
+    gives_model: ClassVar[bool] = False
 
     alpha: NonNegative = 5e-4
     beta: NonNegative = 1.5
@@ -103,112 +94,54 @@ class ProGNN:
     most_bytes: Bytes = 4 << 30
     device: Device = "cpu"
 
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """One trained model."""
-        return self.fit_seeds(graph, [seed])[0]
-
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """A trained model for each seed, one after the other: each learns a graph of its own."""
-        graph = as_graph(graph)
-        require_trainable(graph)
-        require_seeds(seeds)
-        require_device(self.device, "ProGNN")
-        n = graph.num_nodes
-        if 4 * n**2 > self.most_bytes:
-            raise GraphError(
-                f"ProGNN forms a dense matrix of {n} x {n} numbers, {4 * n**2 / 1e9:.1f} GB, more than its "
-                f"'most_bytes' of {self.most_bytes / 1e9:.1f} GB; GARNET does not."
-            )
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        require_dense(self, graph.num_nodes, self.most_bytes)
         clock = Clock(progress)
         with clock("learn graph and model"):
-            inputs = self.backbone.prepare(graph, self.device)
-            course = _Course(self, graph, inputs, progress)
-            predictors = [course.predictor(seed) for seed in seeds]
+            course = Course(self.backbone, graph, self.training, self.device, progress)
+            # One after the other, because each learns a graph of its own. Without it the model is worth nothing, so
+            # none is given.
+            predictors = course.predictors(seeds, _GraphLearner(self, graph).epochs, None)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
-
-    def __post_init__(self) -> None:
-        require_parameters(self)
-        require_batches(self, self.training)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         convolves = isinstance(self.backbone, GCN) or self.backbone.hops != 0
         yield "backbone", convolves, "GCN, or GPRGNN with at least one hop"
 
 
-class _Course:
-    """All that training is made of but the seed."""
+class _GraphLearner:
+    """The graph's part of the training."""
 
-    def __init__(self, method: ProGNN, graph: Graph, inputs: GCNInputs, progress: Progress | None) -> None:
-        self.method, self.graph, self.inputs, self.progress = method, graph, inputs, progress
-        device = method.device
-        self.gram = _gram(graph, device) if method.smoothness else None
+    def __init__(self, method: ProGNN, graph: Graph) -> None:
+        self.method, self.nodes = method, graph.num_nodes
+        self.inputs = method.backbone.prepare(graph, method.device)
+        self.gram = _gram(graph, method.device) if method.smoothness else None
         edges = graph.adjacency.tocoo()
-        rows, columns = (torch.from_numpy(one.astype(np.int64)).to(device) for one in edges.coords)
-        self.places, self.weights = (rows, columns), torch.from_numpy(edges.data).to(device)
+        rows, columns = (torch.from_numpy(one.astype(np.int64)).to(method.device) for one in edges.coords)
+        self.places, self.weights = (rows, columns), torch.from_numpy(edges.data).to(method.device)
         self.top = max(1.0, float(edges.data.max(initial=0)))
 
-    def predictor(self, seed: int) -> Predictor:
-        """One graph and one model, learnt together."""
-        lesson = Lesson.of(self.graph, 1, self.method.device)
-        best = self._best(lesson, seed)
-        if self.method.training.confidence is not None:
-            best = self._best(lesson.taught_by(best.logits, self.method.training.confidence), seed)
-        weights = {name: value[0].cpu() for name, value in best.parameters.items()}
-        epoch, accuracy = int(best.epoch), float(best.accuracy)
-        # Without the graph that was learnt beside it the model is worth nothing, so none is given.
-        return Predictor(self.graph, best.logits[0].cpu(), seed, None, weights, epoch, accuracy)
-
-    def _best(self, lesson: Lesson, seed: int) -> Best:
-        best, *others = [self._fit(lesson, seed, rate) for rate in self.method.training.rates]
-        for other in others:
-            best.merge(other)
-        return best
-
-    def _fit(self, lesson: Lesson, seed: int, rate: float) -> Best:
-        method, training, device = self.method, self.method.training, self.method.device
-        generator, drawn = (torch.Generator(device).manual_seed(seed) for _ in range(2))
-        width = int(require_features(self.graph).shape[1])
-        parameters = {
-            name: value[None].requires_grad_()
-            for name, value in method.backbone.initial(width, lesson.classes, generator).items()
-        }
-        learnt = list(parameters.values())
-        optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)
-        noise, best = Noise([generator]), Best(1, training.patience, device)
-        structure = torch.zeros(self.graph.num_nodes, self.graph.num_nodes, device=device)
+    def epochs(
+        self, parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
+    ) -> Iterator[Sequence[Round[GCNInputs]]]:
+        """Steps of the graph, then as many rounds as there are steps of the model on it."""
+        method, device = self.method, self.method.device
+        drawn = torch.Generator(device).manual_seed(seeds[0])
+        structure = torch.zeros(self.nodes, self.nodes, device=device)
         structure[self.places] = self.weights
         vectors: Tensor | None = None
-
-        def logits(convolution: _Convolution, noise: Noise | None) -> Tensor:
-            inputs: Any = replace(self.inputs, matrix=convolution)  # type: ignore[arg-type]
-            return method.backbone.logits(parameters, inputs, noise)
-
-        for epoch in range(training.epochs):
+        while True:
             for _ in range(method.outer_steps):
                 convolution = _Convolution(structure, recording=True)
-                loss = lesson.losses(logits(convolution, None)).sum()
-                torch.autograd.grad(loss, learnt)
+                logits = method.backbone.logits(parameters, replace(self.inputs, matrix=convolution), None)
+                torch.autograd.grad(supervision.losses(logits).sum(), list(parameters.values()))
                 self._descend(structure, convolution)
                 if method.beta:
                     threshold = method.beta * method.lr_graph
                     vectors = shrink_(structure, threshold, vectors, rank=method.rank, generator=drawn)
                 structure.sub_(method.alpha * method.lr_graph).clamp_(0, self.top)
-            convolution = _Convolution(structure)
-            for _ in range(method.inner_steps):
-                optimizer.zero_grad(set_to_none=True)
-                lesson.losses(logits(convolution, noise)).sum().backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                if epoch >= training.warmup:
-                    with torch.no_grad():
-                        best.update(epoch, parameters, logits(convolution, None), lesson)
-            if self.progress is not None and epoch % 10 == 0:
-                checked = f"validation {best.accuracy.item():.1%}" if len(lesson.checked) else ""
-                self.progress(Step("train", checked, epoch, training.epochs))
-            if best.all_done:
-                break
-        return best
+            inputs = replace(self.inputs, matrix=_Convolution(structure))
+            yield [Round([(inputs, supervision)], inputs)] * method.inner_steps
 
     def _descend(self, structure: Tensor, convolution: _Convolution) -> None:
         """One step along the gradient of all that is smooth, then to within the bounds."""
@@ -259,7 +192,7 @@ class _Convolution:
     """
 
     def __init__(self, structure: Tensor, *, recording: bool = False) -> None:
-        self.recording = recording
+        self.recording, self.shape = recording, tuple(structure.shape)
         self._structure = structure
         self._root = (structure.sum(dim=1, keepdim=True) + 1).rsqrt()
         self._pairs: list[tuple[Tensor, Tensor]] = []
@@ -267,8 +200,7 @@ class _Convolution:
 
     def __matmul__(self, block: Tensor) -> Tensor:
         """P times (n, f); gradients flow to the block."""
-        result: Tensor = _Product.apply(self, block)  # type: ignore[no-untyped-call]
-        return result
+        return _product(self, block)
 
     def product(self, block: Tensor) -> Tensor:
         """P times (n, f)."""
@@ -304,6 +236,10 @@ class _Product(torch.autograd.Function):
             block, forth = (saved.detach() for saved in ctx.saved_tensors)
             convolution.record(gradient, block, forth, back)
         return None, back
+
+
+# Torch leaves `apply` without types.
+_product: Callable[[_Convolution, Tensor], Tensor] = _Product.apply
 
 
 def _blocks(matrix: Tensor) -> list[slice]:

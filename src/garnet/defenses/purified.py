@@ -8,26 +8,28 @@ from typing import Any
 
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Backbone
-from garnet.defenses.base import Defense, Purifier
+from garnet.defenses.base import Defense
 from garnet.errors import ParameterError
-from garnet.graph.graph import Graph, as_graph
-from garnet.parameters import Device, require_device, require_parameters, require_seeds
+from garnet.graph.graph import Graph
+from garnet.parameters import Device, require_device
 from garnet.progress import Progress, Stage
+from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import require_trainable
 
 
 @dataclass(frozen=True)
-class Purified:
+class Purified(Defense):
     """A purifier, then a model or another defence: `Purified(GARNET(), GPRGNN())`, `Purified(GARNET(), RUNG())`.
+
+    The graph is purified once for all seeds.
 
     Attributes:
         purifier: what cleans the graph; None trains on the graph as it is.
         backbone: the model, or a defence that trains one.
         training: how it is trained; None is a defence's own, and `Training()` for a backbone.
-        device: where it is trained; None is a defence's own, and `cpu` for a backbone.
+        device: where it is purified and trained; None is a defence's own, and `cpu` for a backbone.
 
     Example:
         >>> from garnet.backbones import GCN
@@ -38,47 +40,41 @@ class Purified:
     """
 
     purifier: Purifier | None = field(default_factory=GARNET)
-    backbone: Backbone | Defense = field(default_factory=GPRGNN)
+    backbone: Backbone[Any] | Defense = field(default_factory=GPRGNN)
     training: Training | None = None
     device: Device | None = None
 
     def __post_init__(self) -> None:
-        require_parameters(self)
-        self._defense()
+        super().__post_init__()
+        if isinstance(self.backbone, Defense):
+            self._configured(self.backbone)
+        else:
+            require_batches(self.backbone, self.training or Training())
 
-    def fit(self, graph: Graph, *, seed: int = 0) -> Predictor:
-        """One trained model."""
-        return self.fit_seeds(graph, [seed])[0]
-
-    def fit_seeds(
-        self, graph: Graph, seeds: Sequence[int], *, progress: Progress | None = None
-    ) -> tuple[Predictor, ...]:
-        """A trained model for each seed; the graph is purified once."""
-        graph = as_graph(graph)
-        require_trainable(graph)
-        require_seeds(seeds)
-        defense = self._defense()
-        device: str = self.device or getattr(defense, "device", None) or "cpu"
-        require_device(device, type(defense or self).__name__)
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        model = self.backbone
+        if isinstance(model, Defense):
+            model = self._configured(model)
+            # Asked before anything is purified in vain.
+            require_device(getattr(model, "device", None) or "cpu", type(model).__name__)
         stages: tuple[Stage, ...] = ()
         if self.purifier is not None:
-            cleaned = self.purifier.purify(graph, progress=progress)
+            device = self.device or getattr(model, "device", None) or "cpu"
+            cleaned = self.purifier.purify(graph, device=device, progress=progress)
             graph, stages = cleaned.graph, cleaned.stages
-        if defense is not None:
-            predictors = defense.fit_seeds(graph, seeds, progress=progress)
+        if isinstance(model, Defense):
+            predictors = model.fit_seeds(graph, seeds, progress=progress)
         else:
-            model: Any = self.backbone
+            device = self.device or "cpu"
             predictors = train(model, graph, seeds=seeds, training=self.training, device=device, progress=progress)
         return tuple(replace(one, stages=(*stages, *one.stages)) for one in predictors)
 
-    def _defense(self) -> Defense | None:
-        """The defence with what it is to have of this one; None for a backbone, which is trained here."""
-        model = self.backbone
-        if not isinstance(model, Defense):
-            require_batches(model, self.training or Training())
-            return None
+    def _configured(self, defense: Defense) -> Defense:
+        """A defence with the training and the device that were given here."""
         given = {name: value for name in ("training", "device") if (value := getattr(self, name)) is not None}
         for name in given:
-            if not hasattr(model, name):
-                raise ParameterError(f"{type(model).__name__} has no '{name}' of its own; leave that of Purified out.")
-        return replace(model, **given) if given else model  # type: ignore[type-var]
+            if not hasattr(defense, name):
+                raise ParameterError(
+                    f"{type(defense).__name__} has no '{name}' of its own; leave that of Purified out."
+                )
+        return replace(defense, **given)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, require_features
+from garnet.backbones import GCN
+from garnet.backbones.base import Features, Noise, Parameters
+from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
+from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
 from garnet.graph.graph import Graph
 from garnet.linalg.edge_weighted import Pattern
 from garnet.linalg.sparse import pair_products
 from garnet.neighbors.search import choose_neighbors, union
 from garnet.parameters import Natural, NonNegative, ShareBelowOne, Width, number
-from garnet.purify.features import feature_block, scale
 from garnet.training.loop import Training
 
 
@@ -93,7 +95,6 @@ class RSGNN(Model):
         width: of the predictor's hidden layer, and of the codes.
         hidden: width between the layers of the GCN.
         dropout: share of its hidden units left out of each training step.
-        training: how it is trained.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -113,23 +114,13 @@ class RSGNN(Model):
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The predictor's weights as torch's `Linear` draws them, the GCN's as Glorot, without bias to begin with."""
-        first, second = fan_in(features, self.width, generator), fan_in(self.width, self.width, generator)
-        return {
-            "code_weight0": first[0],
-            "code_bias0": first[1],
-            "code_weight1": second[0],
-            "code_bias1": second[1],
-            "weight0": glorot(features, self.hidden, generator),
-            "bias0": torch.zeros(1, self.hidden, device=generator.device),
-            "weight1": glorot(self.hidden, classes, generator),
-            "bias1": torch.zeros(1, classes, device=generator.device),
-        }
+        codes = MLP(hidden=self.width).initial(features, self.width, generator)
+        named = {f"code_{name}": value for name, value in codes.items()}
+        return named | self._gcn.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> RSGNNInputs:
         """Unit features, the candidates, and the factors of the reconstruction."""
-        require_features(graph)
-        n, own = graph.num_nodes, graph.edges
-        points = scale(cast(Tensor, feature_block(graph, "raw", None, seed=0, device=device)), "unit")
+        n, own, points = graph.num_nodes, graph.edges, unit_features(graph, device=device)
         pairs, k = own, min(self.k, n - 1)
         if k:
             similar = union(choose_neighbors(n, device)(points, k, seed=0)).cpu().numpy()
@@ -161,13 +152,15 @@ class RSGNN(Model):
         weights = self._weights(products)
         logits = self._classified(parameters, inputs, weights, noise)
         reconstruction = self._reconstruction(inputs, codes, products)
-        return logits, self.reconstruction * reconstruction + self.smoothness * self._smoothness(
-            inputs, weights, logits
-        )
+        smoothness = self._smoothness(inputs, weights, logits)
+        return logits, self.reconstruction * reconstruction + self.smoothness * smoothness
+
+    @property
+    def _gcn(self) -> GCN:
+        return GCN(hidden=self.hidden, dropout=self.dropout)
 
     def _codes(self, parameters: Parameters, inputs: RSGNNInputs) -> Tensor:
-        hidden = inputs.features.linear(parameters["code_weight0"], 0.0, None) + parameters["code_bias0"]
-        return linear(hidden.relu(), parameters["code_weight1"]) + parameters["code_bias1"]
+        return perceptron(parameters, inputs.features, None, (0.0, 0.0), prefix="code_")
 
     def _weights(self, products: Tensor) -> Tensor:
         return torch.where(products >= self.least, products.relu(), 0.0)
@@ -177,10 +170,9 @@ class RSGNN(Model):
         root = (1 + pattern.row_sums(weights)).rsqrt()
         values = root.index_select(1, pattern.rows) * weights * root.index_select(1, pattern.columns)
         loops = root.square()[:, :, None]
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
-        hidden = (pattern.product(values, hidden) + loops * hidden + parameters["bias0"]).relu()
-        hidden = linear(dropout(hidden, self.dropout, noise), parameters["weight1"])
-        return pattern.product(values, hidden) + loops * hidden + parameters["bias1"]
+        return self._gcn.forward(
+            parameters, inputs.features, lambda mapped, *_: pattern.product(values, mapped) + loops * mapped, noise
+        )
 
     def _reconstruction(self, inputs: RSGNNInputs, codes: Tensor, products: Tensor) -> Tensor:
         n, count = inputs.pattern.size, len(inputs.edges)

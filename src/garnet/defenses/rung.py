@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.backbones import MLP
-from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
+from garnet.backbones.base import Features, Noise, Parameters
+from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.edge_weighted import Pattern
@@ -106,13 +106,10 @@ class RUNG(Model):
         rows, columns = pattern.rows, pattern.columns
         values = torch.from_numpy(adjacency.data.astype(np.float64)).to(device)
         degree = torch.from_numpy(degrees).to(device)
-        upper = rows < columns
-        edge = upper.cumsum(0) - 1
         return RUNGInputs(
             Features.of(graph, device),
             pattern,
-            torch.stack([rows[upper], columns[upper]]),
-            torch.where(upper, edge, edge[pattern.reverse]),
+            *pattern.undirected(),
             (values / degree[rows]).float(),
             (values / (degree[rows] * degree[columns]).sqrt()).float(),
             degree.sqrt().float()[:, None],
@@ -120,9 +117,7 @@ class RUNG(Model):
 
     def logits(self, parameters: Parameters, inputs: RUNGInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise) + parameters["bias0"]
-        hidden = dropout(hidden.relu(), self.dropout, noise)
-        given = linear(hidden, parameters["weight1"]) + parameters["bias1"]
+        given = perceptron(parameters, inputs.features, noise, (0.0, self.dropout))
         fidelity = 1 / self.lambda_hat - 1
         smooth = given
         for _ in range(self.hops):
@@ -143,6 +138,6 @@ class RUNG(Model):
 def _distances(points: Tensor, edges: Tensor) -> Tensor:
     """(S, e) distances of the two ends of each edge, for (S, n, f) points."""
     step = max(1, _GATHERED // (points.shape[0] * points.shape[2]))
-    parts = edges.split(step, dim=1)  # type: ignore[no-untyped-call]
+    parts = torch.split(edges, step, dim=1)
     apart = (points.index_select(1, one) - points.index_select(1, other) for one, other in parts)
     return torch.cat([torch.linalg.vector_norm(one, dim=2) for one in apart], dim=1)

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import (
-    Features,
-    Noise,
-    Parameters,
-    dropout,
-    fan_in,
-    gcn_matrix,
-    glorot,
-    linear,
-    propagate,
-    require_features,
-    symmetric_matrix,
-)
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, propagate
+from garnet.backbones.matrices import gcn_matrix, symmetric_matrix
 from garnet.defenses.base import Model
+from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
 from garnet.graph.graph import Edges, Graph
+from garnet.linalg.edge_products import inner_products
 from garnet.linalg.sparse import SparseMatrix
 from garnet.neighbors.search import choose_neighbors
 from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
-from garnet.purify.features import feature_block, scale
-from garnet.purify.scores import inner_products
 from garnet.training.loop import Training
 
 # The least similar nodes are sought among so many times as many, drawn at random.
@@ -98,8 +87,6 @@ class SimPGCN(Model):
         trust: share of the given graph in the mix before training, above 0 and below 1.
         similarity_weight: weight of the prediction of similarities; 0 leaves it out.
         similar: how many of the most similar nodes of each, and of the least similar, are compared with it.
-        training: how it is trained.
-        device: where it is trained.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -111,9 +98,7 @@ class SimPGCN(Model):
     trust: ShareWithin = 0.25
     similarity_weight: NonNegative = 0.1
     similar: Count = 5
-    training: Training = field(
-        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60),
-    )
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights for the layers; small ones for what weighs the graphs, so that `trust` holds everywhere."""
@@ -130,8 +115,7 @@ class SimPGCN(Model):
 
     def prepare(self, graph: Graph, device: str) -> SimPGCNInputs:
         """Features, the two convolutions, and pairs to compare."""
-        require_features(graph)
-        points = scale(cast(Tensor, feature_block(graph, "raw", None, seed=0, device=device)), "unit")
+        points = unit_features(graph, device=device)
         # To a distance, a point at the origin is near to all others; a cosine has nothing to say of it.
         known = (points.abs().amax(dim=1) > 0).nonzero()[:, 0]
         most = max(min(max(self.k, self.similar), len(known) - 1), 0)

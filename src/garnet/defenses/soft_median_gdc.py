@@ -10,12 +10,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, linear
-from garnet.backbones.gcn import GCN, standardized
+from garnet.backbones.base import Features, Noise, Parameters
+from garnet.backbones.gcn import GCN
 from garnet.defenses.base import Model
-from garnet.defenses.ppr import top_pagerank
-from garnet.defenses.soft_median import Neighborhoods
 from garnet.graph.graph import Graph
+from garnet.linalg.pagerank import top_pagerank
+from garnet.linalg.soft_median import Neighborhoods
 from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
 from garnet.training.loop import Training
 
@@ -61,8 +61,6 @@ class SoftMedianGDC(Model):
         alpha: probability of return of PageRank; 0.15 for citation graphs, 0.1 for ogbn-arxiv.
         k: neighbours that each node keeps of the diffusion.
         batch_norm: normalise each hidden unit over the nodes, as for ogbn-arxiv.
-        training: how it is trained.
-        device: where it is trained.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -79,9 +77,7 @@ class SoftMedianGDC(Model):
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Those of a GCN."""
-        return GCN(layers=self.layers, hidden=self.hidden, batch_norm=self.batch_norm).initial(
-            features, classes, generator
-        )
+        return self._gcn.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> SoftMedianInputs:
         """Features and the diffusion."""
@@ -91,15 +87,15 @@ class SoftMedianGDC(Model):
 
     def logits(self, parameters: Parameters, inputs: SoftMedianInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
-        hidden = inputs.features.linear(parameters["weight0"], 0.0, noise)
-        for layer in range(self.layers):
-            if layer:
-                hidden = linear(dropout(hidden.relu(), self.dropout, noise), parameters[f"weight{layer}"])
-            hidden = inputs.near.soft_median(hidden, self.temperature)
-            if self.batch_norm and layer < self.layers - 1:
-                hidden = parameters[f"scale{layer}"] * standardized(hidden)
-            hidden = hidden + parameters[f"bias{layer}"]
-        return hidden
+
+        def aggregate(mapped: Tensor, *_: object) -> Tensor:
+            return inputs.near.soft_median(mapped, self.temperature)
+
+        return self._gcn.forward(parameters, inputs.features, aggregate, noise)
+
+    @property
+    def _gcn(self) -> GCN:
+        return GCN(layers=self.layers, hidden=self.hidden, dropout=self.dropout, batch_norm=self.batch_norm)
 
 
 def normalized(diffused: sp.csr_array) -> sp.csr_array:

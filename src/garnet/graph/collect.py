@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.graph.adjacency import join_pairs
@@ -37,22 +37,13 @@ def collect(source: EdgeSource, *, symmetrize: bool) -> GraphArrays:
 
 
 def _all_pairs(source: EdgeSource) -> Pairs:
-    n = source.num_nodes
-    small = n is not None and n < 2**31
-    pieces = [
-        (heads.astype(np.int32, copy=False), tails.astype(np.int32, copy=False), weights)
-        if small
-        else (heads, tails, weights)
-        for heads, tails, weights in source.edges(None)
-    ]
+    pieces = list(source.edges(None))
     if len(pieces) == 1:
         return pieces[0]
-    empty = np.zeros(0, np.int32 if small else np.int64)
-    heads, tails = (np.concatenate([piece[end] for piece in pieces] or [empty]) for end in (0, 1))
-    if all(weights is None for _, _, weights in pieces):
-        return heads, tails, None
-    ones = (np.ones(len(piece[0]), np.float32) if piece[2] is None else piece[2] for piece in pieces)
-    return heads, tails, np.concatenate(list(ones))
+    heads, tails = (np.concatenate([piece[end] for piece in pieces] or [np.zeros(0, np.int64)]) for end in (0, 1))
+    # All pieces of a source have weights, or none has.
+    weights = [piece[2] for piece in pieces if piece[2] is not None]
+    return heads, tails, np.concatenate(weights) if weights else None
 
 
 def _numbered(heads: NDArray[Any], tails: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
@@ -70,16 +61,12 @@ def _numbered(heads: NDArray[Any], tails: NDArray[Any]) -> tuple[NDArray[Any], N
 
 def _all_rows(features: FeatureRows, n: int) -> Rows:
     pieces = features.rows(None)
-    if features.sparse:
-        blocks = list(pieces)
-        return blocks[0] if len(blocks) == 1 else sp.vstack(blocks, "csr")
-    whole: NDArray[np.float32] | None = None
+    first = next(pieces, None)
+    if first is not None and first.shape[0] == n:
+        return first
+    whole = np.zeros((n, features.width), np.float32)
     done = 0
-    for piece in pieces:
-        if len(piece) == n:
-            return piece
-        if whole is None:
-            whole = np.empty((n, features.width), np.float32)
+    for piece in [] if first is None else chain([first], pieces):
         whole[done : done + len(piece)] = piece
         done += len(piece)
-    return np.zeros((n, features.width), np.float32) if whole is None else whole
+    return whole

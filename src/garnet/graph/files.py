@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from garnet.errors import GraphError
-from garnet.graph.collect import collect
 from garnet.graph.graph import Graph, as_graph
-from garnet.io import formats
 from garnet.io.checks import Pairs
 from garnet.io.edge_source import EdgeSource, rows_between, rows_of
-from garnet.io.ogb import open_ogb
+from garnet.io.formats import LONELY, NODE_FACTS, format_of, open_path
 from garnet.io.targets import require_file
 
 
@@ -43,8 +41,13 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     one row an edge; one that gives some pairs in both directions and others in one is directed.
 
     A folder with files that end in `.parquet`, as Dask and Spark write them, is one edge list; files that begin with _
-    or a dot are no part of it. A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph
-    Benchmark, see `read_ogb`; its graphs are stored with one direction of each edge, so that most need `symmetrize`.
+    or a dot are no part of it.
+
+    A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph Benchmark, such as `arxiv` or
+    `products`. It has `raw/num-node-list.csv.gz`, too, and if they are known `raw/node-feat.csv.gz`,
+    `raw/node-label.csv.gz` and a folder in `split`, such as `time`, with `train.csv.gz`, `valid.csv.gz` and
+    `test.csv.gz`; the first in alphabetic order if there are several. Labels that are missing, `nan`, become -1. Its
+    graphs are stored with one direction of each edge, so that most need `symmetrize`.
 
     Args:
         path: the file, or the folder.
@@ -57,27 +60,6 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
     """
     return as_graph(Path(path), symmetrize=symmetrize)
-
-
-def read_ogb(folder: str | Path, *, symmetrize: bool = True) -> Graph:
-    """Read a graph for predicting properties of nodes, in the layout in which OGB distributes it.
-
-    The folder has `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, and if they are known `raw/node-feat.csv.gz`,
-    `raw/node-label.csv.gz` and a folder in `split`, such as `time`, with `train.csv.gz`, `valid.csv.gz` and
-    `test.csv.gz`; the first in alphabetic order if there are several. Labels that are missing, `nan`, become -1. The
-    files are read piece by piece, so that besides the graph itself no more than a piece of text is ever in memory.
-
-    Args:
-        folder: the unpacked archive, such as `arxiv` or `products`.
-        symmetrize: keep each edge in both directions; OGB stores its graphs with one of them.
-
-    Returns:
-        The graph, with features in 32 bits.
-
-    Raises:
-        GraphError: a file is missing or damaged; the message names it, and the line.
-    """
-    return Graph.of(collect(open_ogb(Path(folder)), symmetrize=symmetrize))
 
 
 def open_source(source: str | Path | Graph) -> EdgeSource:
@@ -93,7 +75,7 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
     """
     if isinstance(source, Graph):
         return _graph_source(source)
-    opened = formats.open_path(Path(source), "stream")
+    opened = open_path(Path(source), "stream")
     with opened.reading():
         if opened.features is not None and opened.features.by_columns:
             raise GraphError("its array 'attr_matrix' lies column by column; with a memory limit, save it row by row.")
@@ -125,33 +107,17 @@ def _graph_source(graph: Graph) -> EdgeSource:
     )
 
 
-def save_graph(graph: Graph, path: str | Path) -> None:
-    """Write a graph to a file, whole or not at all; its ending says how, as for `load_graph`.
-
-    Only `.npz` keeps everything. An edge list keeps edges, weights and names, without the nodes that have no edge;
-    names that are texts but all spell integers come back as integers. A Matrix Market file keeps edges and weights.
-    Features, labels and split are in neither. Edge lists that end in `.txt` or `.edges` have tabs. The same graph gives
-    the same bytes.
-
-    Args:
-        graph: the graph.
-        path: the file, replaced if it exists; its folder must exist.
-
-    Raises:
-        GraphError: the ending is unknown, or a name of a node cannot be kept in an edge list.
-        GarnetError: the file cannot be written.
-    """
-    graph.save(path)
-
-
 def left_out(graph: Graph, path: str | Path) -> list[str]:
     """What of a graph a file with this ending cannot hold, in words."""
-    return formats.left_out(graph.to_arrays(), Path(path))
+    holds = format_of(Path(path), "write").holds
+    missing = [fact for fact in NODE_FACTS if getattr(graph, fact) is not None and fact not in holds]
+    lonely = LONELY not in holds and bool((graph.degrees == 0).any())
+    return [*missing, LONELY] if lonely else missing
 
 
 def require_writable(path: str | Path) -> None:
     """Say now, before hours of work, that a graph could not be written there."""
-    formats.format_of(Path(path), "write")
+    format_of(Path(path), "write")
     require_file(path)
 
 

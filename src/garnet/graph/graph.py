@@ -115,7 +115,20 @@ class Graph:
         return replace(self, adjacency=build_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
 
     def save(self, path: str | Path) -> None:
-        """Write the graph in the format of the path's ending, whole or not at all (see `load_graph`)."""
+        """Write the graph to a file, whole or not at all; its ending says how, as for `load_graph`.
+
+        Only `.npz` keeps everything. An edge list keeps edges, weights and names, without the nodes that have no edge;
+        names that are texts but all spell integers come back as integers. A Matrix Market file keeps edges and weights.
+        Features, labels and split are in neither. Edge lists that end in `.txt` or `.edges` have tabs. The same graph
+        gives the same bytes.
+
+        Args:
+            path: the file, replaced if it exists; its folder must exist.
+
+        Raises:
+            GraphError: the ending is unknown, or a name of a node cannot be kept in an edge list.
+            GarnetError: the file cannot be written.
+        """
         save_arrays(self.to_arrays(), Path(path))
 
     @classmethod

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
-import numpy as np
-
 from garnet.errors import GraphError
 from garnet.io.atomic import atomic_path
 from garnet.io.edge_list import open_edge_list, write_edge_list
@@ -133,14 +131,6 @@ def save_arrays(graph: GraphArrays, path: Path) -> None:
         # Neither name nor time in the header, so that the same graph gives the same bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as packed:
             write(graph, cast(BinaryIO, packed))
-
-
-def left_out(graph: GraphArrays, path: Path) -> list[str]:
-    """What of a graph a file of this name cannot hold, in words."""
-    holds = format_of(path, "write").holds
-    missing = [fact for fact in NODE_FACTS if getattr(graph, fact) is not None and fact not in holds]
-    lonely = LONELY not in holds and bool((np.diff(graph.adjacency.indptr) == 0).any())
-    return missing + [LONELY] * lonely
 
 
 def _require_file(path: Path) -> None:

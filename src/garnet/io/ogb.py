@@ -38,7 +38,7 @@ def is_ogb(folder: Path) -> bool:
 
 
 def open_ogb(folder: Path) -> EdgeSource:
-    """A graph for predicting properties of nodes; `read_ogb` says which files it has."""
+    """A graph for predicting properties of nodes; `load_graph` says which files it has."""
     raw = folder / "raw"
     path = raw / "edge.csv.gz"
     n = _read_num_nodes(raw / "num-node-list.csv.gz", path)
@@ -51,7 +51,8 @@ def open_ogb(folder: Path) -> EdgeSource:
                 count += len(block)
                 if at_once is None:
                     require_memory(count * _BYTES_AN_EDGE, "it")
-                yield block[:, 0], block[:, 1], None
+                heads, tails = block.T.astype(np.int32 if n < 2**31 else np.int64)
+                yield heads, tails, None
             require_plausible(n, count, "nodes")
 
     features, labels, counted = (raw / f"{name}.csv.gz" for name in ("node-feat", "node-label", "num-edge-list"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,17 +49,21 @@ class Pattern:
         Returns:
             (S, n, f); gradients flow to entries and blocks.
         """
-        result: Tensor = _Product.apply(self, values, blocks)  # type: ignore[no-untyped-call]
-        return result
+        return _product(self, values, blocks)
 
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
         """(S, m) inner products of row i of one block (S, n, f) and row j of another, for each place (i, j)."""
-        result: Tensor = _Inner.apply(self, left, right)  # type: ignore[no-untyped-call]
-        return result
+        return _inner(self, left, right)
 
     def row_sums(self, values: Tensor) -> Tensor:
         """(S, n) sums of the entries (S, m) of each row."""
         return values.new_zeros(len(values), self.size).index_add(1, self.rows, values)
+
+    def undirected(self) -> tuple[Tensor, Tensor]:
+        """(2, e) the ends of each undirected edge, the smaller first, and (m,) which of these stands at each place."""
+        upper = self.rows < self.columns
+        number = upper.cumsum(0) - 1
+        return torch.stack([self.rows[upper], self.columns[upper]]), torch.where(upper, number, number[self.reverse])
 
     def _product(self, values: Tensor, blocks: Tensor) -> Tensor:
         rows = [Rows(self._starts, self.columns, one, self.size) for one in values.detach().contiguous()]
@@ -99,3 +104,8 @@ class _Inner(torch.autograd.Function):
         to_left = pattern._product(gradient, right) if ctx.needs_input_grad[1] else None
         to_right = pattern._product(gradient[:, pattern.reverse], left) if ctx.needs_input_grad[2] else None
         return None, to_left, to_right
+
+
+# Torch leaves `apply` without types; these names have some.
+_product: Callable[[Pattern, Tensor, Tensor], Tensor] = _Product.apply
+_inner: Callable[[Pattern, Tensor, Tensor], Tensor] = _Inner.apply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,8 +61,8 @@ class SparseMatrix:
     Args:
         matrix: its entries.
         device: where products are made.
-        symmetric: whether it is its own transposed.
-        learnt: whether gradients will flow through its products; without, its transposed need not be made.
+        symmetric: whether it equals its transpose.
+        learnt: whether gradients will flow through its products; without them no transpose is made.
 
     Attributes:
         shape: rows and columns.
@@ -70,7 +71,7 @@ class SparseMatrix:
     def __init__(
         self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
     ) -> None:
-        self.shape: tuple[int, int] = tuple(map(int, matrix.shape))  # type: ignore[assignment]
+        self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
         self._rows = to_rows(matrix, device)
         self._columns = self._rows
         # Where each entry of the transposed matrix stands in the matrix itself.
@@ -91,9 +92,9 @@ class SparseMatrix:
         return _product(self._rows, self._columns, block)
 
     def transposed(self) -> SparseMatrix:
-        """The transposed matrix; nothing is copied."""
+        """The transpose; nothing is copied."""
         other = object.__new__(SparseMatrix)
-        other.shape = self.shape[::-1]
+        other.shape = (self.shape[1], self.shape[0])
         other._rows, other._columns, other._places = self._columns, self._rows, None
         return other
 
@@ -137,9 +138,8 @@ class _Product(torch.autograd.Function):
         return None, None, _product(ctx.transposed, ctx.rows, gradient)
 
 
-def _product(rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
-    result: Tensor = _Product.apply(rows, transposed, block)  # type: ignore[no-untyped-call]
-    return result
+# Torch leaves `apply` without types; here and below, a name that has some.
+_product: Callable[[Rows, Rows, Tensor], Tensor] = _Product.apply
 
 
 def to_rows(matrix: sp.csr_array, device: str) -> Rows:
@@ -166,6 +166,7 @@ class WeightedMatrix:
     """A symmetric matrix whose entries are being learnt, or attacked: gradients flow to them too.
 
     Attributes:
+        shape: rows and columns.
         rows: row of each stored entry, in order.
         columns: column of each.
         values: the entries; gradients flow to what they were computed from.
@@ -173,6 +174,7 @@ class WeightedMatrix:
 
     def __init__(self, starts: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         self._starts, self.rows, self.columns, self.values = starts, rows, columns, values
+        self.shape = (len(starts) - 1, len(starts) - 1)
 
     @classmethod
     def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
@@ -189,8 +191,7 @@ class WeightedMatrix:
 
     def __matmul__(self, block: Tensor) -> Tensor:
         """The matrix times (n, f)."""
-        result: Tensor = _WeightedProduct.apply(self, self.values, block)  # type: ignore[no-untyped-call]
-        return result
+        return _weighted_product(self, self.values, block)
 
 
 # Where at least this share of the entries is stored, a dense matrix is no larger than what stands for a sparse one, and
@@ -219,7 +220,7 @@ def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) ->
     step = max(
         1, (_GATHERED if left.device.type == "cpu" else _GATHERED_ON_GPU) * left.shape[-2] // max(left.numel(), 1)
     )
-    parts = zip(rows.split(step), columns.split(step), strict=True)  # type: ignore[no-untyped-call]
+    parts = zip(torch.split(rows, step), torch.split(columns, step), strict=True)
     pairs = ((left.index_select(-2, one), right.index_select(-2, other)) for one, other in parts)
     return torch.cat([(one * other).sum(dim=-1) for one, other in pairs], dim=-1)
 
@@ -241,6 +242,9 @@ class _WeightedProduct(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             to_values = pair_products(matrix.rows, matrix.columns, gradient, block)
         return None, to_values, to_block
+
+
+_weighted_product: Callable[[WeightedMatrix, Tensor, Tensor], Tensor] = _WeightedProduct.apply
 
 
 def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -19,17 +18,10 @@ from garnet.graph.graph import Graph, Split
 from garnet.io.checks import Pairs, checked_names, proper_pairs, require_undirected, same_weights
 from garnet.io.edge_source import EdgeSource, FeatureRows, Rows
 from garnet.io.failures import writing
-from garnet.io.identity import digest_of
-from garnet.io.marker import is_exchanging
-from garnet.io.publish import publish_folder
 from garnet.io.removal import remove
-from garnet.io.scratch import Scratch
-from garnet.io.targets import require_folder
-from garnet.places.delivery import describe, require_free
 from garnet.places.edge_sort import Counter, Spool
-from garnet.places.journal import identity
 from garnet.places.tile_writer import finish, write_features, write_strip
-from garnet.places.tiles import MANIFEST, TiledGraph
+from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
 
 _UNFINISHED = "unfinished"
@@ -46,55 +38,6 @@ _MOST = 2**31 - 1
 
 def build_tiles(
     source: str | Path | Graph,
-    folder: str | Path,
-    *,
-    memory: int,
-    parts: int | Callable[[int, int], int] | None = None,
-    symmetrize: bool = False,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-) -> TiledGraph:
-    """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
-
-    The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
-    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being. The
-    folder appears when it is complete.
-
-    Args:
-        source: what `open_source` reads.
-        folder: where the tiles shall be; new or empty.
-        memory: bytes that this process may hold at most, libraries included. Some numbers a node must fit in it.
-        parts: cut the nodes into at least so many parts, a number or a function of the numbers of nodes and of edges;
-            more where a strip would not fit in a quarter of the memory.
-        symmetrize: accept a directed graph and keep each of its edges in both directions.
-        overwrite: replace an older tiled graph in the folder.
-        progress: called with the name of each stage as it begins.
-
-    Raises:
-        GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
-        GarnetError: the folder is not free, the memory is too small for this graph, or the disk is full.
-    """
-    inputs = [] if isinstance(source, Graph) else [Path(source)]
-    output = require_folder(Path(folder), inputs=inputs)
-    key = {"source": digest_of({"source": identity(source, output)}), "memory": memory, "symmetrize": symmetrize}
-    with Scratch.claim(output, key={**key, "parts": parts if isinstance(parts, int) else None}) as scratch:
-        staged, note = scratch.folder / "graph", scratch.folder / "stage-old.json"
-        try:
-            with writing(output):
-                if not is_exchanging(scratch.folder):
-                    old = require_free(output, overwrite=overwrite)
-                    lay_tiles(source, staged, memory=memory, parts=parts, symmetrize=symmetrize, progress=progress)
-                    describe(staged, output, "", {})
-                    note.write_text(json.dumps([] if old is None else sorted(old.files)))
-                publish_folder(staged, output, old=json.loads(note.read_bytes()), last=MANIFEST)
-        except BaseException:
-            scratch.remove()
-            raise
-    return TiledGraph.open(output)
-
-
-def lay_tiles(
-    source: str | Path | Graph,
     folder: Path,
     *,
     memory: int,
@@ -102,15 +45,23 @@ def lay_tiles(
     symmetrize: bool = False,
     progress: Progress | None = None,
 ) -> TiledGraph:
-    """Cut a graph into tiles in the directory of a run; see `build_tiles`.
+    """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
+
+    The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
+    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being.
 
     Args:
         source: what `open_source` reads.
-        folder: where the tiles shall be; what an earlier run left of it is removed.
-        memory: bytes that this process may hold at most.
-        parts: cut the nodes into at least so many parts.
-        symmetrize: accept a directed graph.
-        progress: called with the name of each stage as it begins.
+        folder: where the tiles shall be, in the directory of a run; what an earlier run left of it is removed.
+        memory: bytes that this process may hold at most, libraries included. Some numbers a node must fit in it.
+        parts: cut the nodes into at least so many parts, a number or a function of the numbers of nodes and of edges;
+            more where a strip would not fit in a quarter of the memory.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+        progress: told of its steps.
+
+    Raises:
+        GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
+        GarnetError: the memory is too small for this graph, or the disk is full.
     """
     if isinstance(parts, int) and parts < 1:
         raise ParameterError(f"The 'parts' parameter of build_tiles must be an integer >= 1. Got {parts} instead.")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from garnet.errors import GarnetError, GraphError
-from garnet.io.atomic import atomic_path
+from garnet.io.checked import checksum, read_note, write_note
 from garnet.io.removal import remove
 from garnet.io.targets import strangers
 from garnet.places.edge_table import TABLE_MANIFEST, is_table
-from garnet.places.tiles import MANIFEST, VERSION, checksum, json_check
+from garnet.places.tiles import MANIFEST, VERSION
 
 _OURS = re.compile(
     r"((tile|ledger)-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
@@ -47,9 +46,8 @@ def delivered(output: Path) -> Delivered | None:
     """The result in a folder; None if there is none of ours, or its manifest is damaged."""
     name = manifest_name(output)
     try:
-        manifest = json.loads((output / name).read_bytes())
-        version = manifest.pop("version")
-        if manifest.pop("check") != json_check(manifest) or version != VERSION:
+        manifest = read_note(output / name)
+        if manifest["version"] != VERSION:
             return None
         checks, result = dict(manifest["checks"]), manifest.get("result") or {"run": "", "facts": {}}
         # A manifest that somebody else made could name files that are not ours to replace.
@@ -82,17 +80,14 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> Non
         facts: plain values.
     """
     file = staged / manifest_name(output)
-    manifest: dict[str, Any] = {}
     if file.name == MANIFEST:
-        manifest = json.loads(file.read_bytes())
-        del manifest["version"], manifest["check"]
+        manifest = read_note(file)
     else:
-        manifest = {"checks": {part.name: checksum(part) for part in sorted(staged.glob("part-*.parquet"))}}
+        checks = {part.name: checksum(part) for part in sorted(staged.glob("part-*.parquet"))}
+        manifest = {"version": VERSION, "checks": checks}
     for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
         remove(strip)
-    manifest["result"] = {"run": run, "facts": facts}
-    with atomic_path(file) as unfinished:
-        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
+    write_note(file, {**manifest, "result": {"run": run, "facts": facts}})
 
 
 def require_free(output: Path, *, overwrite: bool) -> Delivered | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,22 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.files import open_source
 from garnet.graph.graph import Graph, as_graph
 from garnet.io.failures import writing
-from garnet.io.identity import digest_of
+from garnet.io.identity import digest_of, file_identity
+from garnet.io.journal import Journal, Resumable
 from garnet.io.publish import publish, publish_folder
 from garnet.io.scratch import Scratch, forget
 from garnet.io.stamp import stamp, stamp_of
 from garnet.io.targets import require_file, require_folder, require_scratch
 from garnet.machine import __version__, physical_memory
 from garnet.parameters import Count, require_parameters
-from garnet.places.build import lay_tiles
+from garnet.places.build import build_tiles
 from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
-from garnet.places.journal import Journal, Resumable, identity
 from garnet.places.plan import BASELINE, Memory, bytes_of, cut_of
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
@@ -257,7 +261,7 @@ class Task:
 
         def tile() -> dict[str, Any]:
             options: dict[str, Any] = {"symmetrize": self.symmetrize, "progress": self.progress}
-            lay_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
+            build_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
             return {"memory": cut.memory}
 
         # Workers may have other limits when a run goes on.
@@ -267,6 +271,24 @@ class Task:
         if run is run_locally:
             store.hold(cut.spare(graph.num_nodes, graph.parts))
         return GraphOnDisk(graph, store, clock, self.place, memory, as_table, deliver)
+
+
+def identity(source: Path | Graph, output: Path) -> list[Any]:
+    """What tells a source from another: what a graph holds, or the bytes of a file, but for those of the output."""
+    if not isinstance(source, Graph):
+        return file_identity(source, without=[output])
+    split = None if source.split is None else source.split.fingerprint
+    return [source.fingerprint, *map(_digest, (source.features, source.labels, source.names)), split]
+
+
+def _digest(part: Any) -> str | None:
+    """Some hex digits that are the same wherever an array is, dense or sparse."""
+    if part is None:
+        return None
+    digest = hashlib.sha256()
+    for array in (part.indptr, part.indices, part.data) if sp.issparse(part) else (part,):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 class DoneAlready(Exception):

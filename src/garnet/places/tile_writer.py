@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from garnet.errors import GarnetError
 from garnet.graph.graph import Split
 from garnet.io.atomic import atomic_path
+from garnet.io.checked import write_note
 from garnet.io.edge_source import Rows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
-from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, TiledGraph, json_check
+from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, TiledGraph
 
 _AT_ONCE = 1 << 19
 
@@ -163,8 +164,7 @@ def _complete(
             "sizes": {name: (folder / name).stat().st_size for name in checks},
             "checks": checks,
         }
-    with atomic_path(folder / MANIFEST) as unfinished:
-        unfinished.write_text(json.dumps({"version": VERSION, "check": json_check(manifest), **manifest}))
+    write_note(folder / MANIFEST, {"version": VERSION, **manifest})
     return TiledGraph.open(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from garnet.errors import GraphError
 from garnet.io.atomic import atomic_path
+from garnet.io.checked import checksum, read_note, write_note
 from garnet.io.removal import remove
 from garnet.neighbors.cell_index import CellIndex, compare
 from garnet.neighbors.distances import lift, nearest_in_pool
@@ -26,7 +25,6 @@ from garnet.neighbors.quantizer import Quantizer
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.plan import most_cells
 from garnet.places.row_store import Place, RowMatrix, RowStore, read, truncated, write, write_array
-from garnet.places.tiles import checksum
 from garnet.purify.settings import Settings
 
 Part = tuple[Place, Tensor, int, Tensor]
@@ -246,23 +244,17 @@ def _search_cells(
         for some, _, found in compare(fetch(cell), near, fetch, k, shelf.width):
             pairs.append(torch.stack([nodes[some].repeat_interleave(k), found.reshape(-1)]).numpy())
     written = _write_pairs(np.concatenate(pairs, axis=1), shelf.bounds, number, folder)
-    _note(done, [(i, j, name, checksum(folder / name)) for i, j, name in written])
+    write_note(done, {"files": [(i, j, name, checksum(folder / name)) for i, j, name in written]})
     return written
 
 
 def _found_before(done: Path) -> list[tuple[int, int, str]] | None:
     """The files of pairs that a run which was stopped has listed, if they are what it wrote."""
-    with suppress(OSError, ValueError, GraphError):
-        before = json.loads(done.read_text())
+    with suppress(OSError, ValueError, KeyError, GraphError):
+        before = read_note(done)["files"]
         if all(checksum(done.parent / name) == check for *_, name, check in before):
             return [(i, j, name) for i, j, name, _ in before]
     return None
-
-
-def _note(file: Path, facts: Any) -> None:
-    """Write down what has been found, whole or not at all."""
-    with atomic_path(file) as unfinished:
-        unfinished.write_text(json.dumps(facts))
 
 
 def _write_pairs(

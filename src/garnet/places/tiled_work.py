@@ -16,11 +16,11 @@ from torch import Tensor
 
 from garnet.errors import GarnetError
 from garnet.io.failures import writing
+from garnet.io.journal import Resumable
 from garnet.io.removal import remove
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
 from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
-from garnet.places.journal import Resumable
 from garnet.places.row_store import Place, RowMatrix, RowStore, read
 from garnet.places.tile_writer import finish_like, has_strip
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
@@ -278,7 +278,7 @@ def held(ledger: Ledger) -> HeldLedger:
     columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
     order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
     edges, scores, given, stays, near = (column[..., order] for column in columns)
-    return HeldLedger(edges, scores, given, stays, near, ledger.num_nodes)
+    return HeldLedger(edges, scores, given, stays, ledger.num_nodes, near)
 
 
 def from_facts(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +17,7 @@ from garnet.errors import GraphError
 from garnet.graph.fingerprint import fingerprint_of
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.archive import read_npy
+from garnet.io.checked import checksum, read_note
 from garnet.io.edge_source import Rows
 from garnet.io.text import reading
 
@@ -114,22 +113,17 @@ class TiledGraph:
         if not path.is_file():
             raise GraphError(f"Cannot read {folder}: it has no {MANIFEST}, so it is unfinished; build the tiles again.")
         try:
-            manifest = json.loads(path.read_bytes())
-            version = manifest.pop("version")
-            if version != VERSION:
-                raise GraphError(
-                    f"Cannot read {folder}: its tiles have version {version}; this library reads {VERSION}."
-                )
-            if manifest.pop("check") != json_check(manifest):
-                raise KeyError("check")
+            manifest = read_note(path)
             manifest.pop("result", None)
-            graph = cls(folder=folder, **(manifest | {"bounds": tuple(manifest["bounds"])}))
-            if not graph._is_sound():
-                raise TypeError
+            if (version := manifest.pop("version")) == VERSION:
+                graph = cls(folder=folder, **(manifest | {"bounds": tuple(manifest["bounds"])}))
+                sound = graph._is_sound()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, GraphError):
-                raise
             raise GraphError(f"Cannot read {path}: it is damaged; build the tiles again.") from error
+        if version != VERSION:
+            raise GraphError(f"Cannot read {folder}: its tiles have version {version}; this library reads {VERSION}.")
+        if not sound:
+            raise GraphError(f"Cannot read {path}: it is damaged; build the tiles again.")
         for name in graph.sizes:
             graph._path(name)
         if verify:
@@ -281,17 +275,3 @@ class TiledGraph:
         # No more nodes than the tiles have rows, before anything is allocated for them.
         rows = {f"tile-{i}-{j}.bin": self._length(i) + 1 for i in range(self.parts) for j in range(self.parts)}
         return self.sizes.keys() == self.checks.keys() and all(self.sizes.get(one, 0) >= 4 * rows[one] for one in rows)
-
-
-def checksum(path: Path) -> int:
-    """CRC-32 of the bytes of a file, of which little is held at a time."""
-    check = 0
-    with reading(path), path.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            check = zlib.crc32(piece, check)
-    return check
-
-
-def json_check(facts: dict[str, Any]) -> int:
-    """CRC-32 of what a JSON file says, however it is set out."""
-    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

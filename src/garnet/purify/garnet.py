@@ -10,8 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from garnet.graph.graph import as_graph
-from garnet.graph.interop import with_adjacency
+from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
     AnyNumber,
     Count,
@@ -19,9 +18,9 @@ from garnet.parameters import (
     PositiveOrInfinite,
     Seed,
     Share,
-    require_parameters,
 )
 from garnet.progress import Progress
+from garnet.purify.base import Purifier
 from garnet.purify.features import alikeness, scale
 from garnet.purify.graphical_model import distortion
 from garnet.purify.memory import InMemory
@@ -45,7 +44,7 @@ from garnet.spectral.spectrum import End, Spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
-class GARNET:
+class GARNET(Purifier):
     """The purifier of Deng, Li, Feng and Zhang (LoG 2022), with one default that knows nothing of the attack.
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
@@ -106,9 +105,6 @@ class GARNET:
     weight: Weight = "auto"
     seed: Seed = 0
 
-    def __post_init__(self) -> None:
-        require_parameters(self)
-
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
         quantile = self.gamma_unit == "absolute" or 0 <= self.gamma <= 1
         yield "gamma", quantile, "between 0 and 1 as a quantile"
@@ -132,17 +128,24 @@ class GARNET:
         return settle(self, graph if isinstance(graph, Shape) else Shape.of(as_graph(graph)))
 
     def purify(
-        self, graph: Any, *, place: Place | None = None, symmetrize: bool = False, progress: Progress | None = None
+        self,
+        graph: Any,
+        *,
+        place: Place | None = None,
+        device: str = "cpu",
+        symmetrize: bool = False,
+        progress: Progress | None = None,
     ) -> Purification:
         """Purify a graph, or anything that `as_graph` reads.
 
         Args:
             graph: the graph that is not to be trusted; for a place other than memory, best the path of its file.
-            place: where to do it: `InMemory` on a device, `OnDisk` or `OnCluster`. None is in memory, on the CPU.
+            place: where to do it: `InMemory`, `OnDisk` or `OnCluster`. None is in memory.
+            device: `cpu`, `cuda`, or any that torch knows, if no place is given.
             symmetrize: accept a directed graph, and keep each edge in both directions.
             progress: told of each stage as it begins, and how far long ones are.
         """
-        with (place or InMemory()).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
+        with (place or InMemory(device=device)).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
             if isinstance(work, Purification):
                 return work
             settings = self.on(work.shape)
@@ -151,19 +154,13 @@ class GARNET:
             pruned = work.stage("prune", lambda: prune(work, embedding, base, settings))
             return work.result(replace(settings, feature_weight=embedding.feature_weight), embedding, base, pruned)
 
-    def embed(self, graph: Any, *, place: InMemory | None = None) -> Spectrum:
+    def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:
         """The leading eigenpairs that a purification begins with, and no more; in memory."""
-        with (place or InMemory()).open(self, graph) as work:
+        with InMemory(device=device).open(self, graph) as work:
             return work.spectrum(self.on(work.shape))
 
-    def __call__(self, data: Any) -> Any:
-        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
-
-        Anything else that `as_graph` reads gives a `Graph`.
-        """
-        if not hasattr(data, "edge_index"):
-            return self.purify(data).graph
-        return with_adjacency(data, self.purify(data, symmetrize=True).graph.adjacency)
+    def _purify(self, graph: Graph, *, progress: Progress | None) -> Purification:
+        return self.purify(graph, progress=progress)
 
 
 def embed(work: Work, settings: Settings) -> Embedding:

@@ -177,7 +177,7 @@ class GraphInMemory:
         return Purification(
             graph=pruned.graph,
             spectrum=embedding.spectrum,
-            ledger=HeldLedger(edges.ends, measured.score, edges.given, stays, edges.near, n),
+            ledger=HeldLedger(edges.ends, measured.score, edges.given, stays, n, edges.near),
             threshold=pruned.choice.threshold,
             settings=settings,
             parameters=self.method,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -18,6 +17,7 @@ from torch import Tensor
 from garnet.errors import MissingExtra
 from garnet.graph.edges import contains
 from garnet.graph.graph import Edges
+from garnet.graph.html import html_table
 from garnet.io.atomic import atomic_path
 from garnet.linalg.sparse import to_host
 from garnet.progress import Stage
@@ -154,16 +154,16 @@ class HeldLedger(Ledger):
         scores: (m,) how critical each is, or would have been.
         given: (m,) which are of the input.
         stays: (m,) which are of the purified graph.
-        near: (m,) which are of the base graph.
         num_nodes: number of nodes.
+        near: (m,) which are of the base graph; None if there is none.
     """
 
     edges: Tensor
     scores: Tensor
     given: Tensor
     stays: Tensor
-    near: Tensor
     num_nodes: int
+    near: Tensor | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -174,11 +174,12 @@ class HeldLedger(Ledger):
     @property
     def base_edges(self) -> int:
         """See `Ledger`."""
-        return int(self.near.sum())
+        return 0 if self.near is None else int(self.near.sum())
 
     def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
         """See `Ledger`."""
-        columns = self.edges, self.scores, self.given, self.stays, self.near
+        near = torch.zeros_like(self.given) if self.near is None else self.near
+        columns = self.edges, self.scores, self.given, self.stays, near
         for begin in range(0, max(len(self.scores), 1), size):
             yield LedgerBatch(*(to_host(column[..., begin : begin + size]).numpy() for column in columns))
 
@@ -271,12 +272,6 @@ class Purification:
         rows |= {"edges out": f"{self.graph.num_edges:,}", "settings": str(self.settings), "place": self.place}
         rows["seconds"] = f"{self.seconds:.3g}"
         return html_table("Purification", rows)
-
-
-def html_table(title: str, rows: dict[str, str]) -> str:
-    """A small table, as a notebook shows it."""
-    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items())
-    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
 
 
 def plain_parameters(purifier: Any) -> dict[str, Any]:

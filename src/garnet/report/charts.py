@@ -112,7 +112,7 @@ def histogram(
 
 
 def columns(groups: Sequence[str], parts: Sequence[Part], *, title: str, x: str, y: str) -> Markup:
-    """Upright bars side by side, a cluster for each group."""
+    """Vertical bars side by side, a cluster for each group."""
     up = Axis(*span([one.counts for one in parts], zero=True), HEIGHT - _BOTTOM, _TOP)
     across = Axis(0.0, float(len(groups)), _LEFT, WIDTH - _RIGHT)
     drawn = [_frame(None, up, x, y)]
@@ -134,7 +134,7 @@ def columns(groups: Sequence[str], parts: Sequence[Part], *, title: str, x: str,
 
 
 def bars(entries: Sequence[Bar], *, title: str, x: str) -> Markup:
-    """Bars that lie, each under its own name, with whiskers for intervals."""
+    """Horizontal bars, each under its own name, with whiskers for intervals."""
     height = _ROW * len(entries) + _TOP + _BOTTOM
     ends = [end for one in entries for end in (one.value, one.low, one.high) if end is not None]
     low, high = span([ends], zero=True)
@@ -185,12 +185,10 @@ def _frame(across: Axis | None, up: Axis | None, x: str, y: str, height: float =
     """Grid, ticks and the names of the axes."""
     foot = height - _BOTTOM
     drawn: list[str] = []
-    for tick in up.ticks() if up is not None else ():
-        place = float(up(tick))  # type: ignore[misc]
+    for tick, place in _ticks(up):
         drawn.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{place:.1f}" y2="{place:.1f}"/>')
         drawn.append(_text(_LEFT - 6, place + 4, short(tick), "tick", "end"))
-    for tick in across.ticks() if across is not None else ():
-        place = float(across(tick))  # type: ignore[misc]
+    for tick, place in _ticks(across):
         drawn.append(f'<line class="grid" x1="{place:.1f}" x2="{place:.1f}" y1="{_TOP}" y2="{foot}"/>')
         drawn.append(_text(place, foot + 16, short(tick), "tick", "middle"))
     left = _LEFT if up is not None else _RIGHT
@@ -202,6 +200,11 @@ def _frame(across: Axis | None, up: Axis | None, x: str, y: str, height: float =
             f'rotate(-90)">{escape(y)}</text>'
         )
     return "".join(drawn)
+
+
+def _ticks(axis: Axis | None) -> list[tuple[float, float]]:
+    """The ticks of an axis and their places; none where there is no axis."""
+    return [] if axis is None else [(tick, float(axis(tick))) for tick in axis.ticks()]
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:

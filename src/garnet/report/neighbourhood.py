@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
+from garnet.report.sections import Section, embedded, fragment
 
 KEPT, DROPPED, ADDED = 0, 1, 2
 """What became of an edge."""
 
 MOST_NODES = 100
-"""As many nodes a picture still tells apart."""
+"""Nodes of one picture; more could not be told apart."""
 
 MOST_LISTED = 20
 """Nodes that are listed if none are asked for."""
@@ -37,7 +38,7 @@ class Ties:
         scores: (m,) of each; the larger, the more it is believed, or the other way round in an audit.
         num_nodes: n.
         labels: (n,) classes, -1 where unknown; or None.
-        names: n texts; None where numbers do.
+        names: n of them; None where numbers do.
     """
 
     edges: Edges
@@ -46,7 +47,7 @@ class Ties:
     scores: NDArray[np.floating[Any]]
     num_nodes: int
     labels: NDArray[np.int64] | None = None
-    names: Sequence[str] | None = None
+    names: Sequence[Any] | NDArray[Any] | None = None
 
     @cached_property
     def _by_node(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -74,12 +75,12 @@ Orders = Sequence[tuple[str, NDArray[Any]]]
 
 
 def worth_seeing(ties: Ties, orders: Orders, count: int = MOST_LISTED) -> tuple[list[int], str]:
-    """The nodes that one should look at first, and in words why these.
+    """The nodes to look at first, and why, in words.
 
     Args:
         ties: the edges.
         orders: the first that counts anything decides; the next ones do where nodes are equal in it.
-        count: how many nodes; those without any edge are none of them.
+        count: how many nodes at most; nodes without edges are left out.
     """
     while len(orders) > 1 and not orders[0][1].any():
         orders = orders[1:]
@@ -102,7 +103,7 @@ def require_nodes(ties: Ties, nodes: Sequence[int]) -> list[int]:
 
 
 def whole_graph(ties: Ties) -> dict[str, Any] | None:
-    """All nodes and edges, as `around` gives some; None of a graph that would make the page large."""
+    """All nodes and edges, in the form of `around`; None for a graph that would make the page too large."""
     if max(ties.edges.shape[1], ties.num_nodes) > _WHOLE:
         return None
     return _part(ties, np.arange(ties.num_nodes), np.arange(ties.edges.shape[1]))
@@ -179,3 +180,38 @@ def _queued(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     before = np.empty(len(groups), dtype=np.int64)
     before[np.argsort(groups, kind="stable")] = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return before
+
+
+def neighbourhood_section(
+    ties: Ties,
+    nodes: Sequence[int] | None,
+    *,
+    orders: Orders,
+    panels: Sequence[tuple[str, int]],
+    words: Mapping[str, Any],
+    text: str,
+) -> list[Section]:
+    """The section with the neighbourhoods of nodes; none where there is nothing to see.
+
+    Args:
+        ties: the edges.
+        nodes: those to show besides the ones that are worth seeing.
+        orders: by which these are found; see `worth_seeing`.
+        panels: of each picture its name, and the kind of edges that it lacks.
+        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is.
+        text: what is said above.
+    """
+    found, why = worth_seeing(ties, orders)
+    listed = list(dict.fromkeys([*require_nodes(ties, nodes or ()), *found]))
+    if not listed:
+        return []
+    whole = whole_graph(ties)
+    words = {**words, "single": len(panels) == 1, "labelled": ties.labels is not None}
+    data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
+    data["parts"] = [around(ties, node) for node in listed] if whole is None else []
+    names = [(node, ties.name(node)) for node in listed]
+    body = fragment(
+        "neighbourhood.html", data=embedded(data), listed=names, panels=panels, words=words, whole=whole is not None
+    )
+    asked = "those asked for, then with " if nodes else ""
+    return [Section("Neighbourhoods", f"{text} The list begins with {asked}the nodes that {why}.", body, wide=True)]

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from markupsafe import Markup
 
 from garnet.audit.audit import Audit
 from garnet.bench.record import Record
 from garnet.errors import ParameterError
 from garnet.io.atomic import atomic_path
 from garnet.machine import __version__
-from garnet.report.audited import audit_sections
-from garnet.report.purification_record import Result
-from garnet.report.purified import purification_sections
-from garnet.report.rendering import page
-from garnet.report.sections import Section
-from garnet.report.studied import study_sections
-from garnet.report.trained import model_sections
+from garnet.report.audit import audit_sections
+from garnet.report.model import model_sections
+from garnet.report.purification import purification_sections
+from garnet.report.purification_record import PurificationRecord
+from garnet.report.sections import Section, fragment, source
+from garnet.report.study import study_sections
 from garnet.training.predictor import Predictor
+
+Subject = PurificationRecord | Audit | Predictor | Sequence[Record]
+"""What a report can be about; records are those of a study."""
 
 
 def write_report(
-    subject: Any,
+    subject: Subject,
     path: str | Path,
     *,
     title: str | None = None,
@@ -36,7 +41,7 @@ def write_report(
     The same subject gives the same bytes.
 
     Args:
-        subject: a `Result`, an `Audit`, a sequence of study records, or a `Predictor`.
+        subject: a `PurificationRecord`, an `Audit`, a `Predictor`, or the records of a study.
         path: the file, replaced if it exists; its folder must exist.
         title: of the page; None takes one that says what the subject is.
         nodes: whose neighbourhoods to show, besides those that changed most.
@@ -49,15 +54,14 @@ def write_report(
         GarnetError: the file cannot be written.
     """
     usual, sections = _sections(subject, title, nodes, node_names, command, cells)
-    verdict, *others = sections
-    text = page(title=title or usual, verdict=verdict.text, sections=others, version=__version__)
+    text = _page(title or usual, sections)
     with atomic_path(path) as unfinished:
         # A name may hold half of a pair of surrogates, which is no text that a file could have.
         unfinished.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 
 
 def _sections(
-    subject: Any,
+    subject: Subject,
     title: str | None,
     nodes: Sequence[int] | None,
     node_names: Sequence[str] | None,
@@ -65,20 +69,23 @@ def _sections(
     cells: int | None,
 ) -> tuple[str, list[Section]]:
     """The usual title of a report on a subject, and its sections, the verdict first; see `write_report`."""
-    if isinstance(subject, Result):
-        _require_names(node_names, subject.num_nodes)
-        return "A purified graph", purification_sections(subject, nodes, node_names)
-    if isinstance(subject, Audit):
-        _require_names(node_names, subject.graph.num_nodes)
-        return "Which edges to doubt", audit_sections(subject, nodes, node_names, command)
-    if nodes is not None or node_names is not None:
-        raise ParameterError("Only the report of a purification or an audit shows nodes; leave them out.")
-    if isinstance(subject, Predictor):
-        return "A trained model", model_sections(subject, command)
-    if isinstance(subject, Sequence) and subject and all(isinstance(one, Record) for one in subject):
-        return "A study", study_sections(subject, title or "A study", cells)
+    match subject:
+        case PurificationRecord():
+            _require_names(node_names, subject.num_nodes)
+            return "A purified graph", purification_sections(subject, nodes, node_names)
+        case Audit():
+            _require_names(node_names, subject.graph.num_nodes)
+            return "Which edges to doubt", audit_sections(subject, nodes, node_names, command)
+        case _ if nodes is not None or node_names is not None:
+            raise ParameterError("Only the report of a purification or an audit shows nodes; leave them out.")
+        case Predictor():
+            return "A trained model", model_sections(subject, command)
+        case [*_] if subject and all(isinstance(one, Record) for one in subject):
+            return "A study", study_sections(subject, title or "A study", cells)
+    empty = "an empty " if isinstance(subject, Sequence) and not subject else ""
     raise ParameterError(
-        f"A report is of a Result, an Audit, some records of a study or a Predictor. Got {_said(subject)} instead."
+        "A report is of a PurificationRecord, an Audit, some records of a study or a Predictor. "
+        f"Got {empty}{type(subject).__name__} instead."
     )
 
 
@@ -87,6 +94,18 @@ def _require_names(names: Sequence[str] | None, n: int) -> None:
         raise ParameterError(f"The 'node_names' must be {n}, one for each node. Got {len(names)} instead.")
 
 
-def _said(subject: Any) -> str:
-    empty = isinstance(subject, Sequence) and not subject
-    return f"an empty {type(subject).__name__}" if empty else type(subject).__name__
+def _page(title: str, sections: Sequence[Section]) -> str:
+    """The whole page, which may load nothing and run no script but its own."""
+    verdict, *others = sections
+    style, script = source("page.css"), source("neighbourhood.js") + source("page.js")
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    own = {"style": Markup(style), "script": Markup(script), "policy": policy, "version": __version__}
+    return fragment("page.html", title=title, verdict=verdict.text, sections=others, **own)
+
+
+def _hash(text: str) -> str:
+    """By this a browser knows that a style or script is the page's own."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

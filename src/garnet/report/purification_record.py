@@ -1,11 +1,13 @@
-"""What became of a graph when it was purified: all that a report needs to know of it."""
+"""What became of a graph when it was purified: all that a report needs to know of it, in memory or in an .npz file."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,23 @@ from garnet.errors import GraphError
 from garnet.graph.edges import canonical, contains
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.provenance import Provenance
+from garnet.io.archive import Archive, described
+from garnet.io.limits import require_plausible
+from garnet.io.text import reading
 from garnet.linalg.sparse import to_host
 from garnet.purify.result import Purification
+from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
+from garnet.report.statistics import bins, counts_in
 
-_BINS, _QUANTILES, _CROWDED = 50, (0.005, 0.05, 0.95, 0.995), 0.2
+# Of each array in a file the kinds of numbers that it may have there, and the type that it has in memory.
+_ARRAYS: dict[str, tuple[str, type[np.number[Any]]]] = {
+    "scores": ("f", np.float32),
+    "weights_before": ("f", np.float32),
+    "weights_after": ("f", np.float32),
+    "base_counts": ("iu", np.int64),
+    "base_bounds": ("f", np.float64),
+    "values": ("f", np.float64),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +50,21 @@ class Accuracy:
     after: tuple[float, ...]
     model: str = ""
 
+    def __post_init__(self) -> None:
+        for name, shares in (("before", self.before), ("after", self.after)):
+            if not shares or not all(math.isfinite(one) and 0 <= one <= 1 for one in shares):
+                raise GraphError(f"Accuracy {name} must be a share from 0 to 1 for each seed. Got {shares!r} instead.")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Result:
-    """What became of a graph when it was purified.
+class PurificationRecord:
+    """What became of a graph when it was purified; `garnet purify --result` saves one.
 
     Attributes:
         edges: (2, m) edges of the graph before, after, or of both, as `garnet.graph.graph.Edges`.
         scores: (m,) how critical each is; infinite where nothing is known of an end.
         weights_before: (m,) zero for edges that were not there.
-        weights_after: (m,) zero for edges that are there no more.
+        weights_after: (m,) zero for edges that were removed.
         num_nodes: of both graphs.
         labels: (n,) or None.
         names: (n,) or None.
@@ -73,6 +93,83 @@ class Result:
     made: Provenance
     truth: Edges | None
     accuracy: Accuracy | None
+
+    @classmethod
+    def of(
+        cls,
+        before: Graph,
+        result: Purification,
+        *,
+        truth: Edges | None = None,
+        accuracy: Accuracy | None = None,
+        command: str = "",
+    ) -> PurificationRecord:
+        """The record of a purification.
+
+        Args:
+            before: the graph that was purified.
+            result: what that gave.
+            truth: (2, t) edges that an attack is known to have added, in any order.
+            accuracy: of models trained on both graphs.
+            command: that made it, if it was one.
+
+        Raises:
+            GraphError: the purification is of another graph, or on disk, or `truth` has no edges of it.
+        """
+        if not isinstance(result.graph, Graph):
+            raise GraphError(
+                "A purification in pieces on disk keeps no single edges; purify in memory to report on it."
+            )
+        ledger, n = result.ledger, before.num_nodes
+        if result.graph.num_nodes != n or ledger.counts["kept"] + ledger.counts["dropped"] != before.num_edges:
+            raise GraphError(
+                f"The purification is of another graph than {before!r}; give the one that it was made from."
+            )
+        batches = [(batch, batch.given | batch.stays) for batch in ledger.batches()]
+        edges = np.concatenate([batch.edges[:, there] for batch, there in batches], axis=1)
+        base = result.scores[np.isfinite(result.scores)].astype(np.float64)
+        bounds = bins(base)
+        return cls(
+            edges=edges,
+            scores=np.concatenate([batch.scores[there] for batch, there in batches]),
+            weights_before=_weights(before, edges),
+            weights_after=_weights(result.graph, edges),
+            num_nodes=n,
+            labels=before.labels,
+            names=before.names,
+            base_counts=counts_in(base, bounds),
+            base_bounds=bounds,
+            threshold=float(result.threshold),
+            values=to_host(result.spectrum.values).numpy().astype(np.float64),
+            summary=result.summary(),
+            made=Provenance.here(command, before=before, after=result.graph),
+            truth=None if truth is None else _known_edges(truth, n),
+            accuracy=accuracy,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the record to one .npz file, whole or not at all.
+
+        Raises:
+            GraphError: the path does not end in .npz or has no folder.
+            GarnetError: the file cannot be written.
+        """
+        facts: dict[str, Any] = {"summary": self.summary, "num_nodes": self.num_nodes, **asdict(self.made)}
+        facts |= {"threshold": repr(self.threshold), "accuracy": self.accuracy and asdict(self.accuracy)}
+        arrays = {one.name: value for one in fields(self) if isinstance(value := getattr(self, one.name), np.ndarray)}
+        write_described(path, "result", facts, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PurificationRecord:
+        """Read what `save` wrote; nothing in the file is unpickled.
+
+        Raises:
+            GraphError: there is no such file, or it holds no record; the message says why.
+        """
+        path, otherwise = Path(path), "it holds no result of a purification; garnet purify --result writes one."
+        with reading(path), described(path, "result", otherwise) as (archive, text):
+            facts = _read_facts(text)
+            return cls(**facts, **_read_arrays(archive, facts["num_nodes"]))
 
     @property
     def given(self) -> NDArray[np.bool_]:
@@ -107,72 +204,11 @@ class Result:
         return nodes.with_edges(self.edges[:, there], weights[there])
 
 
-def make_result(
-    before: Graph,
-    result: Purification,
-    *,
-    truth: Edges | None = None,
-    accuracy: Accuracy | None = None,
-    command: str = "",
-) -> Result:
-    """What a report needs of a purification.
-
-    Args:
-        before: the graph that was purified.
-        result: what that gave.
-        truth: (2, t) edges that an attack is known to have added, in any order.
-        accuracy: of models trained on both graphs.
-        command: that made it, if it was one.
-    """
-    require_accuracy(accuracy)
-    if not isinstance(result, Purification):
-        raise GraphError("A purification in pieces on disk keeps no single edges; purify in memory to report on it.")
-    ledger, n = result.ledger, before.num_nodes
-    if result.graph.num_nodes != n or ledger.counts["kept"] + ledger.counts["dropped"] != before.num_edges:
-        raise GraphError(f"The purification is of another graph than {before!r}; give the one that it was made from.")
-    kept = to_host(ledger.given | ledger.stays).numpy()
-    edges = np.ascontiguousarray(to_host(ledger.edges).numpy()[:, kept])
-    weights = {}
-    for name, graph in (("before", before), ("after", result.graph)):
-        weights[name] = np.zeros(edges.shape[1], dtype=np.float32)
-        weights[name][contains(graph.edges, edges, n)] = graph.weights
-    base = result.scores[np.isfinite(result.scores)].astype(np.float64)
-    bounds = bins(base)
-    return Result(
-        edges=edges,
-        scores=to_host(ledger.scores).numpy()[kept],
-        weights_before=weights["before"],
-        weights_after=weights["after"],
-        num_nodes=n,
-        labels=before.labels,
-        names=before.names,
-        base_counts=counts_in(base, bounds),
-        base_bounds=bounds,
-        threshold=float(result.threshold),
-        values=to_host(result.spectrum.values).numpy().astype(np.float64),
-        summary=result.summary(),
-        made=Provenance.here(command, before=before, after=result.graph),
-        truth=None if truth is None else _known_edges(truth, n),
-        accuracy=accuracy,
-    )
-
-
-def bins(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bounds of bins for the middle 99 % of values, or the middle 90 % where the rest would leave these no room."""
-    if not len(values):
-        return np.zeros(1)
-    least, low, high, most = np.quantile(values, _QUANTILES)
-    if high - low < _CROWDED * (most - least):
-        least, most = low, high
-    # Bins narrower than the digits of their bounds are none; NumPy makes them wide where all values are equal.
-    middle = (least + most) / 2
-    apart = most - least > 1e-9 * abs(middle)
-    return np.histogram_bin_edges([least, most] if apart else [middle, middle], bins=_BINS)
-
-
-def counts_in(values: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many values are in each bin; those beyond the last are counted in it, and in the first alike."""
-    return np.histogram(np.clip(values, bounds[0], bounds[-1]), bounds)[0].astype(np.int64)
+def _weights(graph: Graph, edges: Edges) -> NDArray[np.float32]:
+    """(m,) what edges weigh in a graph all of whose edges are among them; zero where it lacks one."""
+    weights = np.zeros(edges.shape[1], dtype=np.float32)
+    weights[contains(graph.edges, edges, graph.num_nodes)] = graph.weights
+    return weights
 
 
 def _known_edges(edges: Edges, n: int) -> Edges:
@@ -184,9 +220,40 @@ def _known_edges(edges: Edges, n: int) -> Edges:
     return canonical(edges[0], edges[1], n)
 
 
-def require_accuracy(accuracy: Accuracy | None) -> None:
-    """Refuse accuracies that are no shares."""
-    for name in ("before", "after") if accuracy is not None else ():
-        shares = getattr(accuracy, name)
-        if not shares or not all(math.isfinite(one) and 0 <= one <= 1 for one in shares):
-            raise GraphError(f"Accuracy {name} must be a share from 0 to 1 for each seed. Got {shares!r} instead.")
+def _read_arrays(archive: Archive, n: int) -> dict[str, Any]:
+    m = archive.header("edges", "i", ndim=2).shape[1]
+    require_plausible(n, m, "nodes")
+    edges = read_edges(archive, "edges", n)
+    found = {name: archive.read(name, kinds, ndim=1) for name, (kinds, _) in _ARRAYS.items()}
+    lengths = [len(found[name]) for name in ("scores", "weights_before", "weights_after")]
+    if set(lengths) != {m}:
+        raise GraphError(f"its edges are {m}, but it has {lengths[0]}, {lengths[1]} and {lengths[2]} numbers of them.")
+    weights = np.stack([found["weights_before"], found["weights_after"]])
+    if np.isnan(found["scores"]).any() or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise GraphError("its scores or weights are no numbers.")
+    finite = all(np.isfinite(found[name]).all() for name in ("base_bounds", "values"))
+    if not finite or len(found["base_bounds"]) != len(found["base_counts"]) + 1:
+        raise GraphError("its histogram or spectrum is damaged.")
+    nodes = read_nodes(archive, n)
+    truth = read_edges(archive, "truth", n) if "truth" in archive else None
+    stored = {name: found[name].astype(dtype) for name, (_, dtype) in _ARRAYS.items()}
+    return {"edges": edges, "labels": nodes.labels, "names": nodes.names, "truth": truth, **stored}
+
+
+def _read_facts(text: bytes) -> dict[str, Any]:
+    with described_as("the purification"):
+        found = json.loads(text)
+        summary, accuracy = found["summary"], None
+        if type(found["num_nodes"]) is not int or found["num_nodes"] < 0 or not isinstance(summary["parameters"], dict):
+            raise TypeError
+        read_stages(summary["stages"])
+        if (given := found["accuracy"]) is not None:
+            shares = {name: tuple(float(one) for one in given[name]) for name in ("before", "after")}
+            accuracy = Accuracy(**shares, model=str(given["model"]))
+        return {
+            "num_nodes": found["num_nodes"],
+            "threshold": float(found["threshold"]),
+            "summary": summary,
+            "made": read_made(found),
+            "accuracy": accuracy,
+        }

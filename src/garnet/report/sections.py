@@ -1,18 +1,23 @@
-"""What a report is made of: sections, tables, and the view of neighbourhoods."""
+"""What every report is made of: sections, tables, templates, and what something cost and how it was made."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from garnet.report.neighbourhood import MOST_NODES, Orders, Ties, around, require_nodes, whole_graph, worth_seeing
-from garnet.report.rendering import fragment
+from garnet.graph.provenance import Provenance
+from garnet.progress import Stage
+from garnet.report.charts import Bar, bars
 
 _NOTHING = Markup()
+_LEAST_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Section:
     wide: bool = False
 
 
-_MOST_COLUMNS = 11  # as many numbers of a few digits are side by side on paper
+_MOST_COLUMNS = 11  # more columns of short numbers do not fit on a sheet of paper
 
 
 def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], *, labels: int = 1, name: str = "Table") -> Markup:
@@ -93,45 +98,9 @@ def code(text: str) -> Markup:
 
 
 def embedded(data: Any) -> Markup:
-    """Data as JSON that no text in it can end: HTML knows no escapes there, but JSON has its own for these signs."""
+    """Data as JSON for a script element, which text such as `</script>` cannot close, as JSON escapes those signs."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def neighbourhoods(
-    ties: Ties,
-    nodes: Sequence[int] | None,
-    *,
-    orders: Orders,
-    panels: Sequence[tuple[str, int]],
-    words: Mapping[str, Any],
-    text: str,
-) -> list[Section]:
-    """The section in which one looks at a node; none where there is nothing to see.
-
-    Args:
-        ties: the edges.
-        nodes: those to show besides the ones that are worth seeing.
-        orders: by which these are found; see `worth_seeing`.
-        panels: of each picture its name, and the kind of edges that it lacks.
-        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is; `single`, whether
-            there is one picture.
-        text: what is said above.
-    """
-    found, why = worth_seeing(ties, orders)
-    listed = list(dict.fromkeys([*require_nodes(ties, nodes or ()), *found]))
-    if not listed:
-        return []
-    whole = whole_graph(ties)
-    words = {**words, "labelled": ties.labels is not None}
-    data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
-    data["parts"] = [around(ties, node) for node in listed] if whole is None else []
-    names = [(node, ties.name(node)) for node in listed]
-    body = fragment(
-        "neighbourhood.html", data=embedded(data), listed=names, panels=panels, words=words, whole=whole is not None
-    )
-    asked = "those asked for, then with " if nodes else ""
-    return [Section("Neighbourhoods", f"{text} The list begins with {asked}the nodes that {why}.", body, wide=True)]
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -142,3 +111,52 @@ def percent(share: float | None, digits: int = 1) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A number of things."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def fragment(template: str, **values: Any) -> Markup:
+    """A template of this package with these values, as HTML that is safe: all text in it is escaped."""
+    return Markup(_environment().get_template(template).render(**values))
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def source(name: str) -> str:
+    """The text of a template, a style or a script of this package."""
+    return files("garnet.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def cost_section(stages: Sequence[Stage]) -> list[Section]:
+    """Seconds of each stage, and the memory of all; none where nothing was measured."""
+    if not stages:
+        return []
+    entries = [Bar(name=one.name, value=one.seconds, note=_seconds(one.seconds)) for one in stages]
+    total, peak = sum(one.seconds for one in stages), max(one.peak_bytes for one in stages)
+    text = f"{_seconds(total)} in all; the process held at most {peak / 1e6:,.0f} MB."
+    return [Section("Cost", text, bars(entries, title="Seconds of each stage", x="seconds"))]
+
+
+def made_section(made: Provenance, text: str, python: str = "") -> Section:
+    """Command, graphs, versions and machine.
+
+    Args:
+        made: all of these.
+        text: what is said above.
+        python: what does the same as the command, if that is known.
+    """
+    body = code(shown) if (shown := made.command or python) else Markup()
+    body += facts(
+        ({"in Python": python} if made.command and python else {})
+        | {name if name == "graph" else f"graph {name}": value for name, value in made.fingerprints.items()}
+        | {name: value or "not installed" for name, value in made.versions.items()}
+        | {name.replace("_gb", ", GB"): value for name, value in made.machine.items() if value is not None}
+    )
+    return Section("How it was made", text, body)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= _LEAST_SECONDS else f"under {_LEAST_SECONDS} s"

@@ -1,4 +1,4 @@
-"""Intervals at 95 % around what was measured."""
+"""Intervals at 95 % around what was measured, and bins to count it in."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 _CONFIDENCE = 0.95
+_BINS = 50
+_QUANTILES, _CROWDED = (0.005, 0.05, 0.95, 0.995), 0.2
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -29,3 +32,26 @@ def share_interval(hits: int, total: int) -> tuple[float, float]:
     middle = (share + z * z / (2 * total)) / factor
     wide = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / factor
     return max(0.0, middle - wide), min(1.0, middle + wide)
+
+
+def bins(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bounds of bins for the middle 99 % of values, or the middle 90 % where the rest would leave these no room."""
+    if not len(values):
+        return np.zeros(1)
+    least, low, high, most = np.quantile(values, _QUANTILES)
+    if high - low < _CROWDED * (most - least):
+        least, most = low, high
+    # Bounds too close for their digits would coincide; where all values are equal, NumPy makes wide bins.
+    middle = (least + most) / 2
+    apart = most - least > 1e-9 * abs(middle)
+    return np.histogram_bin_edges([least, most] if apart else [middle, middle], bins=_BINS)
+
+
+def counts_in(values: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many values are in each bin; those beyond the first or the last bin are counted in it."""
+    return np.histogram(np.clip(values, bounds[0], bounds[-1]), bounds)[0].astype(np.int64)
+
+
+def percentages_in(values: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many percent of the values are in each bin, counted in the same way."""
+    return 100 * counts_in(values, bounds) / max(len(values), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from garnet.errors import RankWarning
-
-if TYPE_CHECKING:
-    from garnet.graph.graph import Graph
+from garnet.graph.graph import Graph
 
 End = Literal["algebraic", "magnitude"]
 """Which end of the spectrum leads: the largest eigenvalues, or those of largest absolute value."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count, repeat
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters, Penalized, require_backbone, require_features
+from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, require_features
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
+    Checked,
     Count,
     Natural,
     NonNegative,
@@ -20,19 +22,19 @@ from garnet.parameters import (
     ShareAboveZero,
     require_arguments,
     require_device,
-    require_parameters,
     require_seeds,
-)
+)  # fmt: skip
 from garnet.progress import Clock, Progress, Step
+from garnet.training.checkpoint import BestCheckpoint
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import Best, Lesson, require_trainable
+from garnet.training.supervision import Supervision, require_trainable
 
 # A CPU trains so many nodes, over all seeds, side by side: beyond, its caches lose more than shared products win.
 _NODES_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Checked):
     """How a model is trained.
 
     Attributes:
@@ -60,13 +62,6 @@ class Training:
     batch_size: Count | None = None
     fanout: tuple[Count, ...] = (10, 10)
 
-    def __post_init__(self) -> None:
-        self.require_valid()
-
-    def require_valid(self) -> None:
-        """Refuse, in one sentence, what no training allows; one that is there has been asked already."""
-        require_parameters(self)
-
     @property
     def rates(self) -> tuple[float, ...]:
         """The step sizes to try."""
@@ -77,13 +72,13 @@ class Training:
 
 
 def train(
-    backbone: Backbone,
+    backbone: Backbone[Inputs],
     graph: Graph,
     *,
     seeds: Sequence[int] = (0,),
     training: Training | None = None,
     device: str = "cpu",
-    inputs: Any = None,
+    inputs: Inputs | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictor, ...]:
     """Train one model for each seed on a graph with features, labels and a split.
@@ -99,7 +94,7 @@ def train(
         training: how; None is `Training()`.
         device: `cpu`, `cuda`, or any that torch knows.
         inputs: what `backbone.prepare` makes of a graph, if it is not to be made of this one; allows no batches.
-        progress: called with a line of text now and then.
+        progress: told every ten epochs how far training is.
 
     Returns:
         A predictor for each seed, with the parameters that did best on the validation nodes.
@@ -112,7 +107,7 @@ def train(
     training = training or Training()
     require_seeds(seeds)
     require_device(device, "train")
-    require_backbone(backbone, "train")
+    require_arguments("train", backbone=(backbone, Backbone))
     require_batches(backbone, training)
     graph = as_graph(graph)
     if inputs is not None and training.batch_size is not None:
@@ -121,13 +116,10 @@ def train(
     together = len(seeds)
     if training.batch_size is None and torch.device(device).type == "cpu":
         together = max(1, _NODES_TOGETHER // graph.num_nodes)
-    clock = Clock(None)
+    clock, course = Clock(None), Course(backbone, graph, training, device, progress)
     with clock("train"):
-        course = _Course(
-            backbone, graph, backbone.prepare(graph, device) if inputs is None else inputs, training, device, progress
-        )
-        groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
-        predictors = [one for group in groups for one in course.predictors(group)]
+        whole = backbone.prepare(graph, device) if inputs is None else inputs
+        predictors = course.predictors(seeds, course.plain_epochs(whole), whole, together=together)
     return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
 
@@ -141,95 +133,143 @@ def require_batches(backbone: Any, training: Training) -> None:
         raise ParameterError(f"{type(backbone).__name__} looks at the whole graph at once; leave 'batch_size' out.")
 
 
-@dataclass(frozen=True, eq=False)
-class _Course:
-    """All that training is made of but the seeds."""
+class Round(NamedTuple, Generic[Inputs]):
+    """Some steps of training, and then a look at how good the models have become.
 
-    backbone: Backbone
+    Attributes:
+        steps: for each, what the models see of the graph, and what they are to learn.
+        checked_on: what they see when they are checked; None where no state may count as the best.
+    """
+
+    steps: Iterable[tuple[Inputs, Supervision]]
+    checked_on: Inputs | None
+
+
+Epochs = Callable[[Parameters, Supervision, Sequence[int]], Iterator[Sequence[Round[Inputs]]]]
+"""Given the parameters as they are being learnt, what is to be learnt and the seeds, the rounds of each epoch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course(Generic[Inputs]):
+    """All that training is made of, but for the seeds and what an epoch does."""
+
+    backbone: Backbone[Inputs]
     graph: Graph
-    inputs: Any
     training: Training
     device: str
     progress: Progress | None
 
-    def predictors(self, seeds: Sequence[int]) -> list[Predictor]:
-        """Models trained side by side."""
-        lesson = Lesson.of(self.graph, len(seeds), self.device)
-        best = self._best(lesson, seeds)
-        if self.training.confidence is not None:
-            best = self._best(lesson.taught_by(best.logits, self.training.confidence), seeds)
+    def predictors(
+        self,
+        seeds: Sequence[int],
+        epochs: Epochs[Inputs],
+        inputs: Inputs | None,
+        *,
+        teacher: Epochs[Inputs] | None = None,
+        together: int = 1,
+    ) -> list[Predictor]:
+        """Train a model for each seed, and take its best state over all epochs and step sizes.
+
+        Args:
+            seeds: one model each.
+            epochs: what the models do.
+            inputs: on which they predict; None where what they have learnt is of no use beyond what they last said.
+            teacher: what the models do, with `Training.confidence`, whose predictions become labels; None is the same.
+            together: how many are trained side by side.
+        """
         predictors = []
-        for index, seed in enumerate(seeds):
-            model = {name: value[index, None] for name, value in best.parameters.items()}
-            # Once more, alone: a model that is saved and loaded then says the same to the last bit.
-            with torch.no_grad():
-                scores = self.backbone.logits(model, self.inputs, None)[0].cpu()
-            weights = {name: value[0].cpu() for name, value in model.items()}
-            epoch, accuracy = int(best.epoch[index]), float(best.accuracy[index])
-            predictors.append(Predictor(self.graph, scores, seed, self.backbone, weights, epoch, accuracy))
+        for first in range(0, len(seeds), together):
+            group = seeds[first : first + together]
+            best = self._best(group, epochs, teacher or epochs)
+            predictors += [self._predictor(best, index, seed, inputs) for index, seed in enumerate(group)]
         return predictors
 
-    def _best(self, lesson: Lesson, seeds: Sequence[int]) -> Best:
+    def _predictor(self, best: BestCheckpoint, index: int, seed: int, inputs: Inputs | None) -> Predictor:
+        model = {name: value[index, None] for name, value in best.parameters.items()}
+        scores, backbone = best.logits[index], None
+        if inputs is not None:
+            # Once more, alone: a model that is saved and loaded then says the same to the last bit.
+            with torch.no_grad():
+                scores, backbone = self.backbone.logits(model, inputs, None)[0], self.backbone
+        weights = {name: value[0].cpu() for name, value in model.items()}
+        epoch, accuracy = int(best.epoch[index]), float(best.accuracy[index])
+        return Predictor(self.graph, scores.cpu(), seed, backbone, weights, epoch, accuracy)
+
+    def plain_epochs(self, inputs: Inputs) -> Epochs[Inputs]:
+        """Epochs of one step with the whole graph, or of one for each batch of the taught nodes."""
+
+        def epochs(
+            parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
+        ) -> Iterator[Sequence[Round[Inputs]]]:
+            size = self.training.batch_size
+            if size is None:
+                return repeat([Round([(inputs, supervision)], inputs)])
+            # One draw away from the model's own generator, whose numbers the batches should not repeat.
+            first = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seeds[0]))
+            generator = torch.Generator().manual_seed(int(first))
+            return ([Round(self._batches(supervision, size, generator), inputs)] for _ in count())
+
+        return epochs
+
+    def _batches(
+        self, supervision: Supervision, size: int, generator: torch.Generator
+    ) -> Iterator[tuple[Inputs, Supervision]]:
+        from garnet.training.sampling import batches
+
+        nodes, fanout = supervision.nodes.cpu(), tuple(self.training.fanout)
+        for batch in batches(self.graph, nodes, size=size, fanout=fanout, generator=generator):
+            seen = self.backbone.prepare(batch.graph, self.device)
+            yield seen, supervision.among(batch.nodes.to(self.device), batch.asked)
+
+    def _best(self, seeds: Sequence[int], epochs: Epochs[Inputs], teacher: Epochs[Inputs]) -> BestCheckpoint:
+        supervision = Supervision.of(self.graph, len(seeds), self.device)
+        if self.training.confidence is not None:
+            first = self._best_rate(seeds, teacher, supervision)
+            supervision = supervision.taught_by(first.logits, self.training.confidence)
+        return self._best_rate(seeds, epochs, supervision)
+
+    def _best_rate(self, seeds: Sequence[int], epochs: Epochs[Inputs], supervision: Supervision) -> BestCheckpoint:
         """The best of all step sizes, for each seed."""
-        best, *others = [self._fit(lesson, seeds, rate) for rate in self.training.rates]
+        best, *others = [self._fit(seeds, epochs, supervision, rate) for rate in self.training.rates]
         for other in others:
             best.merge(other)
         return best
 
-    def _fit(self, lesson: Lesson, seeds: Sequence[int], rate: float) -> Best:
+    def _fit(
+        self, seeds: Sequence[int], epochs: Epochs[Inputs], supervision: Supervision, rate: float
+    ) -> BestCheckpoint:
         backbone, training = self.backbone, self.training
         generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
         width = int(require_features(self.graph).shape[1])
-        models = [backbone.initial(width, lesson.classes, generator) for generator in generators]
+        models = [backbone.initial(width, supervision.classes, generator) for generator in generators]
         parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
         optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)
-        noise, best, steps = (
-            Noise(generators),
-            Best(len(seeds), training.patience, self.device),
-            self._steps(lesson, seeds[0]),
-        )
-        for epoch in range(training.epochs):
-            for inputs, taught in steps():
-                optimizer.zero_grad(set_to_none=True)
-                losses = _losses(backbone, parameters, inputs, noise, taught)
-                losses.sum().backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-            if epoch < training.warmup:
-                continue
-            with torch.no_grad():
-                best.update(epoch, parameters, backbone.logits(parameters, self.inputs, None), lesson)
+        noise, best = Noise(generators), BestCheckpoint(len(seeds), training.patience, self.device)
+        for epoch, rounds in zip(range(training.epochs), epochs(parameters, supervision, seeds), strict=False):
+            for steps, checked_on in rounds:
+                for inputs, taught in steps:
+                    optimizer.zero_grad(set_to_none=True)
+                    torch.autograd.backward(_losses(backbone, parameters, inputs, noise, taught).sum())
+                    optimizer.step()
+                if checked_on is not None and epoch >= training.warmup:
+                    with torch.no_grad():
+                        best.update(epoch, parameters, backbone.logits(parameters, checked_on, None), supervision)
             if self.progress is not None and epoch % 10 == 0:
-                checked = f"validation {best.accuracy.mean().item():.1%}" if len(lesson.checked) else ""
-                self.progress(Step("train", checked, epoch, training.epochs))
+                # It is negative until there is a best, and not a number without validation nodes.
+                accuracy = best.accuracy.mean().item()
+                detail = f"validation {accuracy:.1%}" if accuracy >= 0 else ""
+                self.progress(Step("train", detail, epoch, training.epochs))
             if best.all_done:
                 break
         return best
 
-    def _steps(self, lesson: Lesson, seed: int) -> Callable[[], Iterable[tuple[Any, Lesson]]]:
-        """What an epoch is made of: one step with the whole graph, or one for each batch of the taught nodes."""
-        size = self.training.batch_size
-        if size is None:
-            return lambda: [(self.inputs, lesson)]
-        from garnet.training.sampling import batches
 
-        nodes = lesson.nodes.cpu()
-        # One draw away from the model's own generator, whose numbers the batches should not repeat.
-        first = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
-        generator = torch.Generator().manual_seed(int(first))
-
-        def epoch() -> Iterator[tuple[Any, Lesson]]:
-            fanout = tuple(self.training.fanout)
-            for batch in batches(self.graph, nodes, size=size, fanout=fanout, generator=generator):
-                inputs = self.backbone.prepare(batch.graph, self.device)
-                yield inputs, lesson.among(batch.nodes.to(self.device), batch.asked)
-
-        return epoch
-
-
-def _losses(backbone: Backbone, parameters: Parameters, inputs: Any, noise: Noise, lesson: Lesson) -> Tensor:
+def _losses(
+    backbone: Backbone[Inputs], parameters: Parameters, inputs: Inputs, noise: Noise, supervision: Supervision
+) -> Tensor:
     """(S,) what each model is to make small."""
     if isinstance(backbone, Penalized):
         logits, penalties = backbone.logits_and_penalties(parameters, inputs, noise)
-        return lesson.losses(logits) + penalties
-    return lesson.losses(backbone.logits(parameters, inputs, noise))
+        return supervision.losses(logits) + penalties
+    return supervision.losses(backbone.logits(parameters, inputs, noise))

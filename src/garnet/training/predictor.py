@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,21 @@ from torch import Tensor
 
 from garnet.backbones.base import Backbone, Parameters
 from garnet.errors import GraphError, ParameterError
+from garnet.graph.files import load_graph, require_archive
 from garnet.graph.graph import Graph, as_graph
+from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
+from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
+from garnet.io.npz import write_npz
 from garnet.parameters import require_device
 from garnet.progress import Stage
+from garnet.purify.result_file import described_as, read_made, read_stages
 from garnet.registry import BACKBONES
 from garnet.training.supervision import MOST_CLASSES
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictor:
     """What `fit` gives back: a graph, and what a model says of its nodes.
 
@@ -43,7 +50,7 @@ class Predictor:
     graph: Graph
     scores: Tensor
     seed: int = 0
-    backbone: Backbone | None = None
+    backbone: Backbone[Any] | None = None
     parameters: Parameters = field(default_factory=dict)
     epoch: int = 0
     val_accuracy: float = float("nan")
@@ -93,27 +100,24 @@ class Predictor:
             path: the file; its folder must exist.
             command: that made the model, if it was one.
         """
-        from garnet.graph.files import require_archive
-        from garnet.io.npz import write_npz
-
         backbone = self._require_model()
         require_archive(path, "A model")
         description = {
             "backbone": BACKBONES.name_of(type(backbone)),
             "parameters": _plain(backbone),
-            "seed": self.seed,
+            "seed": int(self.seed),
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
             "stages": [asdict(stage) for stage in self.stages],
             "made": asdict(self.made or Provenance.here(command, graph=self.graph)),
         }
-        text = np.frombuffer(json.dumps(description, default=_python_number).encode(), dtype=np.uint8)
+        text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
         weights = {f"weight_{name}": value.numpy() for name, value in self.parameters.items()}
         with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
             write_npz(self.graph.to_arrays(), stream, {"model": text, **weights})
 
     @classmethod
-    def load(cls, path: str | Path, *, backbone: Backbone | None = None) -> Predictor:
+    def load(cls, path: str | Path, *, backbone: Backbone[Any] | None = None) -> Predictor:
         """Read what `save` wrote; nothing in the file is unpickled.
 
         Args:
@@ -123,9 +127,6 @@ class Predictor:
         Raises:
             GraphError: there is no such file, or it holds no model.
         """
-        from garnet.graph.files import load_graph
-        from garnet.io.archive import described
-
         graph = load_graph(path)
         try:
             with described(Path(path), "model", "it holds a graph but no model.") as (archive, text):
@@ -142,7 +143,28 @@ class Predictor:
             raise GraphError(f"Cannot read a model from {path}: {error}") from error
         return replace(loaded, **{name: description[name] for name in ("val_accuracy", "stages", "made")})
 
-    def _require_model(self) -> Backbone:
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name} {value}" for name, value in self._facts().items() if name != "stages")
+        return f"Predictor({said})"
+
+    def _repr_html_(self) -> str:
+        """A small table for a notebook."""
+        return html_table("Predictor", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """What it is in a few words, without any of its numbers for single nodes."""
+        nodes, classes = self.scores.shape
+        facts = {"model": type(self.backbone).__name__ if self.backbone is not None else "none that can be saved"}
+        facts |= {"seed": str(self.seed), "nodes": f"{nodes:,}", "classes": f"{classes:,}"}
+        if math.isfinite(self.val_accuracy):
+            facts["validation accuracy"] = f"{self.val_accuracy:.1%}"
+        with suppress(GraphError):  # without labels or test nodes there is none
+            facts["test accuracy"] = f"{self.accuracy():.1%}"
+        if self.stages:
+            facts["stages"] = ", ".join(f"{stage.name} {stage.seconds:.2f} s" for stage in self.stages)
+        return facts
+
+    def _require_model(self) -> Backbone[Any]:
         if self.backbone is None:
             raise GraphError("These predictions come from no model that could be saved or used on another graph.")
         return self.backbone
@@ -186,17 +208,8 @@ def _built(described: Mapping[str, Any]) -> Any:
     return BACKBONES.build(name, parameters)
 
 
-def _python_number(value: Any) -> Any:
-    """NumPy's numbers, which JSON does not know."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} cannot be written to a file")
-
-
 def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:
     """What a file says of its model; older files do not say what it cost and where it came from."""
-    from garnet.purify.result_file import described_as, read_made, read_stages
-
     expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
     with described_as("the model"):
         description = json.loads(text)

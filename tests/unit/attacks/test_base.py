@@ -14,6 +14,7 @@ from garnet.backbones import GCN
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.errors import AttackError, BudgetError, GraphError, ParameterError
 from garnet.graph.perturbation import Entries
+from garnet.progress import Step
 from garnet.training.loop import Training, train
 
 
@@ -241,11 +242,11 @@ class Teller:
     """Stops an attack when it has made so many changes."""
 
     def __init__(self, last):
-        self.last, self.lines = last, []
+        self.last, self.steps = last, []
 
-    def __call__(self, text):
-        self.lines.append(text)
-        if text.startswith(f"{self.last} of"):
+    def __call__(self, step):
+        self.steps.append(step)
+        if step.done >= self.last:
             raise Stop
 
 
@@ -254,7 +255,7 @@ def test_stopped_it_gives_what_it_has_and_goes_on_from_there():
     whole = attack(graph, budget="6")
     teller = Teller(4)
     part = attack(graph, budget="6", progress=teller)
-    assert teller.lines == [f"{count} of 6 edges" for count in (1, 2, 3, 4)]
+    assert teller.steps == [Step("Scripted", "edges", count, 6) for count in (1, 2, 3, 4)]
     assert not part.complete
     assert part.num_changes == 4
     assert attack(graph, budget="6", resume=part) == whole
@@ -271,7 +272,8 @@ def test_stopped_before_its_first_change_it_gives_none():
             task.tell("thinking")
             yield np.array([[0], [2]])
 
-    def impatient(text):
+    def impatient(step):
+        assert step == Step("Waiting", "thinking")
         raise Stop
 
     made = Waiting()(ring(5), budget="1", progress=impatient)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from torch_geometric.nn import models
 
-from garnet.attacks.base import Stop
+from garnet.attacks import Stop
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.random import Random
 from garnet.attacks.relaxation import numbered_pairs, pair_numbers, projected
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, Module
+from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, TorchModule
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.budget import Budget
@@ -53,7 +53,7 @@ def graph():
 
 @pytest.fixture(scope="module")
 def victim(graph):
-    return trained(Module(pyg_gcn), graph)
+    return trained(TorchModule(pyg_gcn), graph)
 
 
 def loss_on(victim, graph, name="tanh-margin", nodes=None):
@@ -99,7 +99,7 @@ def dense_gains(victim, graph, name, nodes):
     return torch.autograd.grad(attack_loss(name, logits, torch.from_numpy(graph.labels[nodes])), p)[0].numpy()
 
 
-@pytest.mark.parametrize("backbone", [GCN(hidden=8), GPRGNN(hops=3, hidden=8), LinearGCN(), Module(pyg_gcn)])
+@pytest.mark.parametrize("backbone", [GCN(hidden=8), GPRGNN(hops=3, hidden=8), LinearGCN(), TorchModule(pyg_gcn)])
 @pytest.mark.parametrize("share", [0.15, 1.0], ids=["sparse", "full"])
 def test_gradients_reach_the_weights_of_edges_as_they_do_in_a_dense_matrix(backbone, share):
     graph = block_graph(40, weighted=True)
@@ -274,7 +274,7 @@ class TestBoth:
         assert made.num_changes <= 50
 
     def test_a_victim_without_edges_in_it_is_refused(self, attack, graph):
-        for backbone in (MLP(), H2GCN(), Module(lambda f, c: models.GraphSAGE(f, 4, 2, c))):
+        for backbone in (MLP(), H2GCN(), TorchModule(lambda f, c: models.GraphSAGE(f, 4, 2, c))):
             with pytest.raises(ParameterError, match=r"No gradient of \w+ reaches the edges here"):
                 attack(graph, budget="5 edges", victim=trained(backbone, graph, epochs=2))
 
@@ -312,11 +312,11 @@ def test_greedy_goes_on_with_a_larger_budget(graph, victim):
     assert loss_on(victim, more.apply(graph)) > loss_on(victim, first.apply(graph))
 
 
-def stop_at(step):
+def stop_at(call):
     calls = itertools.count(1)
 
-    def progress(text):
-        if next(calls) >= step:
+    def progress(step):
+        if next(calls) >= call:
             raise Stop
 
     return progress

@@ -12,7 +12,7 @@ from garnet.attacks import Stop
 from garnet.attacks import feature_model as feature_model_module
 from garnet.attacks.feature_model import FeatureModel
 from garnet.attacks.features import FeatureFlip, FeaturePGD
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, Module
+from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, TorchModule
 from garnet.datasets import contextual_block_model, load, random_split
 from garnet.errors import BudgetError, GraphError, ParameterError
 from garnet.training.loop import Training, train
@@ -55,8 +55,8 @@ BACKBONES = {
     "gprgnn": GPRGNN(hops=3, hidden=8),
     "h2gcn": H2GCN(hidden=4),
     "mlp": MLP(hidden=8),
-    "module": Module(PygGCN),
-    "module with a cache": Module(Remembering),
+    "module": TorchModule(PygGCN),
+    "module with a cache": TorchModule(Remembering),
 }
 
 
@@ -249,8 +249,8 @@ def test_stopped_anywhere_it_goes_on_as_if_it_had_not_been(at_once, budget, targ
     whole = attack(graph, budget=budget, **given)
     for last in (1, 5, 7):
 
-        def stop(text, last=last):
-            if int(text.split()[0]) >= last:
+        def stop(step, last=last):
+            if step.done >= last:
                 raise Stop
 
         part = attack(graph, budget=budget, progress=stop, **given)
@@ -472,8 +472,8 @@ class Odd:
 @pytest.mark.parametrize("attack", [FeatureFlip(), FeaturePGD()])
 def test_victims_that_cannot_be_attacked(attack):
     graph = graph_of(binary=True)
-    with pytest.raises(ParameterError, match="This model does not use features: no gradient of Module reaches them"):
-        attack(graph, budget="3", victim=train(Module(Blind), graph, seeds=(0,), training=SHORT)[0])
+    with pytest.raises(ParameterError, match="does not use features: no gradient of TorchModule reaches them"):
+        attack(graph, budget="3", victim=train(TorchModule(Blind), graph, seeds=(0,), training=SHORT)[0])
     with pytest.raises(ParameterError, match="This model does not use features: no gradient of Odd reaches them"):
         attack(graph, budget="3", victim=train(Odd(), graph, seeds=(0,), training=SHORT)[0])
     with pytest.raises(ParameterError, match="The victim is no model with a gradient"):

@@ -6,10 +6,10 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import cross_entropy
 
-from garnet.attacks.base import Stop
-from garnet.attacks.lowblow import LowBlow, _gains, _LowRank, _turned
+from garnet.attacks import Stop
+from garnet.attacks.lowblow import LeadingDirections, LowBlow, LowRankConvolution, low_rank_gains
 from garnet.attacks.meta_gradient import Aim, Descent
-from garnet.attacks.mutable_graph import Wiring
+from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.random import Random
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Features, glorot
@@ -31,8 +31,8 @@ def test_gradient_is_that_of_dense_differentiation_in_a_fixed_subspace():
     values, vectors = np.linalg.eigh(adjacency)
     order = np.argsort(-np.abs(values))[:rank]
     values, vectors = torch.tensor(values[order]), torch.tensor(vectors[:, order])
-    low = _LowRank(vectors.float(), values.float())
-    found = _gains(low, aim, Descent(steps=STEPS, hidden=5), torch.Generator().manual_seed(1))
+    low = LowRankConvolution(vectors.float(), values.float())
+    found = low_rank_gains(low, aim, Descent(steps=STEPS, hidden=5), torch.Generator().manual_seed(1))
 
     dense = torch.tensor(adjacency, requires_grad=True)
     kept = vectors @ (vectors.T @ dense @ vectors) @ vectors.T
@@ -57,14 +57,15 @@ def test_gradient_is_that_of_dense_differentiation_in_a_fixed_subspace():
 def test_directions_follow_the_flips():
     random, n = np.random.default_rng(3), 120
     upper = np.triu(random.random((n, n)) < 0.05, 1).astype(float)
-    wiring = Wiring(sp.csr_array(upper + upper.T), "cpu")
-    directions = torch.linalg.qr(torch.from_numpy(random.standard_normal((n, 40)).astype(np.float32))).Q
-    directions, _ = _turned(wiring, directions, rounds=50)
+    graph = MutableGraph(sp.csr_array(upper + upper.T), loops=False)
+    start = torch.linalg.qr(torch.from_numpy(random.standard_normal((n, 40)).astype(np.float32))).Q
+    leading = LeadingDirections(graph, start)
+    leading.follow(rounds=50)
     for pair in ((0, 1), (5, 9), (0, 7)):
-        wiring.flip(*pair)
-        directions, values = _turned(wiring, directions)
-    true = np.linalg.eigvalsh(wiring.adjacency().toarray())
-    np.testing.assert_allclose(values[:10], true[np.argsort(-np.abs(true))[:10]], rtol=1e-3)
+        graph.flip(*pair)
+        leading.follow()
+    true = np.linalg.eigvalsh(graph.matrix.toarray())
+    np.testing.assert_allclose(leading.values[:10], true[np.argsort(-np.abs(true))[:10]], rtol=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +101,8 @@ def test_it_breaks_the_low_rank_defence():
 def test_stopped_it_goes_on_to_the_same_end(community):
     whole = LowBlow(rank=10)(community, budget="8 edges", seed=1)
 
-    def stop(text):
-        if text.startswith("3 of"):
+    def stop(step):
+        if step.done == 3:
             raise Stop
 
     begun = LowBlow(rank=10)(community, budget="8 edges", seed=1, progress=stop)

@@ -9,13 +9,13 @@ import torch
 from garnet import Split, as_graph, datasets
 from garnet.attacks import Budget, Stop
 from garnet.attacks.degree_test import DegreeTest
-from garnet.attacks.linear_surrogate import Surrogate
+from garnet.attacks.linear_surrogate import LinearSurrogate
 from garnet.attacks.nettack import Nettack
 from garnet.backbones import GCN
 from garnet.backbones.linear_gcn import LinearGCN
+from garnet.bench.paper import published_model
 from garnet.datasets import random_split
 from garnet.errors import GraphError, ParameterError
-from garnet.purify.paper import published_model
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
@@ -132,7 +132,7 @@ def test_every_flip_is_scored_as_if_the_graph_were_built_anew(seed, weighted):
     graph = small(seed, weighted=weighted)
     weights = weights_for(graph, seed)
     adjacency, features = exact(graph)
-    surrogate = Surrogate(graph, weights)
+    surrogate = LinearSurrogate(graph, weights)
     nodes = range(graph.num_nodes)
     for one in nodes:
         others = np.array([other for other in nodes if other != one])
@@ -149,7 +149,7 @@ def test_every_word_is_scored_as_if_the_logits_were_computed_anew(target):
     adjacency, features = exact(graph)
     columns = np.arange(features.shape[1])
     for node in range(graph.num_nodes):
-        found = Surrogate(graph, weights).after_words(target, node, columns)
+        found = LinearSurrogate(graph, weights).after_words(target, node, columns)
         for column in columns:
             changed = features.copy()
             changed[node, column] = 1 - changed[node, column]
@@ -406,7 +406,7 @@ def test_a_word_is_plausible_by_more_than_half_of_the_largest_chance():
     features = (np.random.default_rng(5).random((30, 25)) < 0.12).astype(np.float32)
     graph = replace(graph, features=features)
     together = (features.T @ features > 0) & ~np.eye(25, dtype=bool)
-    surrogate, seen = Surrogate(graph, weights_for(graph)), set()
+    surrogate, seen = LinearSurrogate(graph, weights_for(graph)), set()
     for node in range(30):
         own = np.flatnonzero(features[node])
         steps = {word: 1 / together[word].sum() for word in own if together[word].any()}
@@ -440,8 +440,8 @@ def test_an_attack_that_was_stopped_goes_on_as_if_it_had_not_been(attack):
     for stop_at in (1, 6, 10):
         told = itertools.count()
 
-        def progress(text, told=told, stop_at=stop_at):
-            if " of " in text and next(told) == stop_at:
+        def progress(step, told=told, stop_at=stop_at):
+            if step.total and next(told) == stop_at:
                 raise Stop
 
         part = attack(graph, progress=progress, **call)

@@ -8,12 +8,12 @@ import torch
 from scipy.optimize import brentq
 from torch_geometric.nn import models
 
-from garnet.attacks.base import Stop
+from garnet.attacks import Stop
 from garnet.attacks.bcd import PRBCD
 from garnet.attacks.models import EdgeModel, attack_loss
-from garnet.attacks.pgd import PGD, MinMax, _Learner
+from garnet.attacks.pgd import PGD, Learner, MinMax
 from garnet.attacks.random import Random
-from garnet.backbones import GCN, MLP, Module
+from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, class_features, contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.budget import Budget
@@ -106,7 +106,7 @@ def test_poisoned_training_does_worse_than_with_random_edges(attack, graph):
 
 @BOTH
 def test_evasion_of_any_module(attack, graph):
-    module = Module(lambda features, classes: models.GCN(features, 8, 2, classes))
+    module = TorchModule(lambda features, classes: models.GCN(features, 8, 2, classes))
     victim = train(module, graph, training=Training(epochs=60, lr=0.01))[0]
     made = replace(attack, steps=20)(graph, budget=Budget.edges(30), victim=victim)
     assert _loss(victim, made.apply(graph)) > _loss(victim, graph) + 0.1
@@ -121,8 +121,8 @@ def test_same_seed_same_flips(attack, graph, victim):
 
 @BOTH
 def test_a_stopped_attack_gives_what_it_has(attack, graph, victim):
-    def progress(text):
-        if text.startswith("step 3"):
+    def progress(step):
+        if step.done == 3:
             raise Stop
 
     made = attack(graph, budget=Budget.edges(30), victim=victim, progress=progress)
@@ -137,7 +137,7 @@ def test_the_model_learns_on_the_weighted_graph(graph, victim):
     before = {name: value.clone() for name, value in victim.parameters.items()}
     edges = torch.from_numpy(graph.edges)
     weights = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(0))
-    learner, labels, losses = _Learner(model, graph, 0.01), torch.from_numpy(graph.labels[nodes]), []
+    learner, labels, losses = Learner(model, graph, 0.01), torch.from_numpy(graph.labels[nodes]), []
     for _ in range(20):
         losses.append(float(attack_loss("cross-entropy", learner.model.logits(edges, weights)[nodes], labels)))
         learner.step(edges, weights)

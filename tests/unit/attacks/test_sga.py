@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from garnet.attacks.base import Stop
+from garnet.attacks import Stop
 from garnet.attacks.sga import SGA
 from garnet.backbones import GCN, MLP, LinearGCN
 from garnet.datasets import contextual_block_model, random_split
@@ -136,8 +136,8 @@ def test_goes_on_as_if_it_had_not_been_stopped(graph, targets, cut):
 
 
 def test_a_stop_keeps_what_was_done(graph, targets):
-    def progress(text):
-        if text.startswith("3 of"):
+    def progress(step):
+        if step.done == 3:
             raise Stop
 
     made = SGA()(graph, budget=Budget.per_target(4), targets=targets[:2], progress=progress)

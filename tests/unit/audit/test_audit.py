@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from garnet import as_graph
-from garnet.audit import audit, calibration, evidence
-from garnet.audit.calibration import Evidence, learn
-from garnet.audit.evidence import reasons_of
+from garnet.audit import audit
+from garnet.audit.calibration import Evidence, learn, logistic
+from garnet.audit.evidence import log_odds_of_rank, reasons_of, unit_features
 from garnet.audit.file import load_audit, save_audit
 from garnet.audit.planted import planted
 from garnet.audit.table import save_table
@@ -92,7 +92,8 @@ def test_the_order_of_the_nodes_does_not_matter(known, found):
         graph.adjacency[order][:, order].tocsr(), features=graph.features[order], labels=graph.labels[order]
     )
     plain = as_graph(graph.adjacency, features=graph.features, labels=graph.labels)
-    ours, theirs = reasons_of(moved, seed=0, device="cpu"), reasons_of(plain, seed=0, device="cpu")
+    where = {"seed": 0, "device": "cpu"}
+    ours, theirs = (reasons_of(one, unit_features(one, **where), **where) for one in (moved, plain))
     back = np.sort(order[moved.edges], axis=0)
     where = {tuple(edge): number for number, edge in enumerate(back.T.tolist())}
     matched = [where[tuple(edge)] for edge in plain.edges.T.tolist()]
@@ -216,12 +217,12 @@ def test_the_regression_finds_the_least_cost_from_wherever_it_starts(seed, m, di
         scores = design @ found
         return np.sum(weights * (np.logaddexp(0, scores) - target * scores)) + 1e-3 * np.sum(found**2) / 2
 
-    found = calibration._logistic(design, target, weights, start=3 * rng.normal(size=2))
+    found = logistic(design, target, weights, start=3 * rng.normal(size=2))
     assert cost(found) <= minimize(cost, np.zeros(2), method="Nelder-Mead").fun + 1e-6
 
 
 def test_ranks_of_many_edges_are_told_apart():
-    log_odds = evidence._log_odds_of_rank(torch.arange(9_000_000).float())
+    log_odds = log_odds_of_rank(torch.arange(9_000_000).float())
     assert torch.isfinite(log_odds).all()
     assert log_odds[-1] == pytest.approx(-float(log_odds[0]))
 
@@ -359,3 +360,13 @@ def test_where_nothing_can_be_planted_the_audit_says_so(command, tmp_path):
 def test_false_alarms_are_what_suspicion_leaves_of_the_doubted(found):
     assert found.false_alarms == pytest.approx(np.mean([1 - one for one in found.suspicion if one > 0.5]))
     assert found.summary()["false_alarms"] == found.false_alarms
+
+
+def test_it_shows_itself_in_a_line_and_in_a_small_table(known, found):
+    assert repr(found).startswith("Audit(600 nodes;")
+    assert len(repr(found)) < 200
+    hostile = np.array([f"<script>{number}</script>" for number in range(600)])
+    shown = audit(as_graph(known[1], names=hostile))._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+    assert len(shown) < 2000

@@ -5,9 +5,10 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv, Sequential, models
 
 from garnet import Graph, as_graph
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, Module
-from garnet.backbones.base import Features, Noise, gcn_matrix, linear, propagate
+from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, TorchModule
+from garnet.backbones.base import Features, Noise, linear, propagate
 from garnet.backbones.h2gcn import two_hops
+from garnet.backbones.matrices import gcn_matrix
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.training.loop import Training, train
@@ -205,8 +206,8 @@ MODULES = {
 @pytest.mark.parametrize("build", MODULES.values(), ids=MODULES)
 def test_any_module_is_trained_saved_and_loaded(blocks, build, tmp_path):
     before = torch.get_rng_state()
-    together = train(Module(build), blocks, seeds=(0, 1, 2), training=QUICK)
-    (alone,) = train(Module(build), blocks, seeds=(1,), training=QUICK)
+    together = train(TorchModule(build), blocks, seeds=(0, 1, 2), training=QUICK)
+    (alone,) = train(TorchModule(build), blocks, seeds=(1,), training=QUICK)
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(together[1].logits(), alone.logits())
     assert not torch.equal(together[0].logits(), together[1].logits())
@@ -215,13 +216,15 @@ def test_any_module_is_trained_saved_and_loaded(blocks, build, tmp_path):
     alone.save(tmp_path / "model.npz")
     with pytest.raises(GraphError, match="give it as 'backbone'"):
         Predictor.load(tmp_path / "model.npz")
-    loaded = Predictor.load(tmp_path / "model.npz", backbone=Module(build))
+    loaded = Predictor.load(tmp_path / "model.npz", backbone=TorchModule(build))
     assert torch.equal(loaded.logits(), alone.logits())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_buffers_are_updated_and_neither_learnt_nor_decayed(blocks):
-    (one,) = train(Module(Weighted), blocks, training=Training(epochs=7, weight_decay=0.5, patience=None, warmup=6))
+    (one,) = train(
+        TorchModule(Weighted), blocks, training=Training(epochs=7, weight_decay=0.5, patience=None, warmup=6)
+    )
     own = {name: value for name, value in one.parameters.items() if name.startswith("buffer.own.")}
     assert own["buffer.own.steps"] == 7
     assert own["buffer.own.steps"].dtype == torch.long
@@ -232,8 +235,8 @@ def test_buffers_are_updated_and_neither_learnt_nor_decayed(blocks):
 
 
 def test_weights_reach_the_module_and_count(weighted):
-    parameters = parameters_of(Module(lambda f, c: models.GCN(f, 8, 2, c)), 5)
-    ours = Module(lambda f, c: models.GCN(f, 8, 2, c))
+    parameters = parameters_of(TorchModule(lambda f, c: models.GCN(f, 8, 2, c)), 5)
+    ours = TorchModule(lambda f, c: models.GCN(f, 8, 2, c))
     unweighted = weighted.with_edges(weighted.edges)
     assert not torch.allclose(logits(ours, parameters, weighted), logits(ours, parameters, unweighted), atol=1e-3)
     model, data = models.GCN(5, 8, 2, 3), weighted.to_pyg()
@@ -245,7 +248,7 @@ def test_weights_reach_the_module_and_count(weighted):
 
 def test_a_layer_that_caches_the_edges_is_not_fooled_by_another_graph(weighted):
     inputs = "x, edge_index, edge_weight"
-    backbone = Module(lambda f, c: Sequential(inputs, [(GCNConv(f, c, cached=True), f"{inputs} -> x")]))
+    backbone = TorchModule(lambda f, c: Sequential(inputs, [(GCNConv(f, c, cached=True), f"{inputs} -> x")]))
     parameters = parameters_of(backbone, 5)
     other = weighted.with_edges(weighted.edges)
     assert not torch.equal(logits(backbone, parameters, weighted), logits(backbone, parameters, other))
@@ -253,14 +256,14 @@ def test_a_layer_that_caches_the_edges_is_not_fooled_by_another_graph(weighted):
 
 def test_modules_that_cannot_be_trained(blocks):
     with pytest.raises(ParameterError, match="without a shape"):
-        train(Module(lambda f, c: models.GCN(-1, 8, 2, c)), blocks, training=QUICK)
+        train(TorchModule(lambda f, c: models.GCN(-1, 8, 2, c)), blocks, training=QUICK)
     with pytest.raises(ParameterError, match=r"shape \(300, 3\), a row for each node. Got \(300, 5\)"):
-        train(Module(lambda f, c: models.GCN(f, 8, 2, 5)), blocks, training=QUICK)
+        train(TorchModule(lambda f, c: models.GCN(f, 8, 2, 5)), blocks, training=QUICK)
     with pytest.raises(GraphError, match="no features"):
-        Module(Weighted).prepare(Graph(blocks.adjacency), "cpu")
+        TorchModule(Weighted).prepare(Graph(blocks.adjacency), "cpu")
 
 
 def test_a_module_on_a_graph_with_other_features(blocks, weighted):
-    (one,) = train(Module(Weighted), blocks, training=QUICK)
+    (one,) = train(TorchModule(Weighted), blocks, training=QUICK)
     with pytest.raises(GraphError, match="trained on 16 features and 3 classes, and the graph has 5 features"):
         one.on(weighted)

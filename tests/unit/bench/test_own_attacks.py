@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from garnet.attacks import Budget, Random
-from garnet.bench.cell import run_cell
+from garnet.bench.cell import attack_words, threat
+from garnet.bench.measure import measure_cell
 from garnet.bench.published import accuracy
-from garnet.bench.study import attack_words, parse_study, threat
+from garnet.bench.study import parse_study
 from garnet.bench.table import make_tables
 from garnet.datasets import load
 from garnet.errors import ParameterError
@@ -27,7 +28,7 @@ def poison(tmp_path_factory):
 
 def test_a_cell_is_measured_on_the_perturbed_graph(poison):
     (cell,) = study(poison).cells
-    record = run_cell(cell)
+    record = measure_cell(cell)
     assert record.status == "done"
     assert record.fingerprints["graph"] == Perturbation.load(poison).result
     assert threat(cell.facts()) == ("random", 0.05)
@@ -42,7 +43,7 @@ def test_targets_of_a_perturbation_are_the_test_nodes(tmp_path):
     path = tmp_path / "cora-nettack-1.npz"
     Perturbation.of(graph, np.array([[0], [5]]), attack="nettack", targets=targets).save(path)
     (cell,) = study(path).cells
-    accuracies = run_cell(cell).values["accuracy"]
+    accuracies = measure_cell(cell).values["accuracy"]
     assert {round(100 * one / 20, 6) % 1 for one in accuracies} == {0.0}  # five targets, steps of twenty percent
 
 
@@ -51,7 +52,7 @@ def test_a_perturbation_of_another_graph_fails_its_cell_alone(tmp_path):
     other = Random()(other, budget="1 edges").apply(other)
     path = tmp_path / "cora-random-1.npz"
     Random(kind="drop")(other, budget="2 edges").save(path)
-    record = run_cell(study(path).cells[0])
+    record = measure_cell(study(path).cells[0])
     assert record.status == "failed"
     assert "was made for a graph with the fingerprint" in record.reason
 

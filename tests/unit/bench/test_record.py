@@ -3,8 +3,8 @@ import os
 
 import pytest
 
+from garnet.bench.cell import Cell
 from garnet.bench.record import Record, append_record, latest, read_records, spread
-from garnet.bench.study import Cell
 from garnet.errors import GarnetError
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from garnet.bench.build import build_defense
+from garnet.bench.build import build
+from garnet.bench.paper import published_model
 from garnet.bench.record import read_records
-from garnet.bench.runner import Finished, Planned, Started, Told, run
+from garnet.bench.runner import run
 from garnet.bench.study import parse_study
 from garnet.defenses import TSVD, LinearFloor, Purified
 from garnet.errors import ParameterError
 from garnet.purify.garnet import GARNET
-from garnet.purify.paper import published_model
 from garnet.training.loop import Training
 
 QUICK = {"graph": "cora", "backbone": "gcn", "training": {"epochs": 3}}
@@ -39,7 +39,7 @@ def accuracies(records):
 def test_defences_are_built_as_the_cell_says():
     attacked = {"graph": "cora", "attack": "metattack", "budget": 0.1, "backbone": "gcn"}
     paper, tsvd, floor, plain = (
-        build_defense(study({**attacked, **group}).cells[0], "cpu")
+        build(study({**attacked, **group}).cells[0], "cpu")
         for group in (
             {"defense": "garnet-paper", "model": "paper", "parameters": {"k": 7}},
             {"defense": "tsvd", "parameters": {"rank": 9}, "training": {"lr": 0.5}},
@@ -58,18 +58,19 @@ def test_defences_are_built_as_the_cell_says():
 
 def test_the_authors_parameters_for_a_clean_graph():
     cell = study({"graph": "citeseer", "defense": "garnet-paper", "backbone": "gcn"}).cells[0]
-    assert build_defense(cell, "cpu").purifier == GARNET.paper("citeseer", "gcn", attack="metattack", budget=0)
+    assert build(cell, "cpu").purifier == GARNET.paper("citeseer", "gcn", attack="metattack", budget=0)
 
 
 def test_cells_are_measured_once_and_alike_every_time(tmp_path):
     wanted = study({**QUICK, "defense": ["none", "feature-knn"]})
-    events = []
-    first = run(wanted, tmp_path / "a.jsonl", progress=events.append)
+    steps = []
+    first = run(wanted, tmp_path / "a.jsonl", progress=steps.append)
     assert (first.ran, first.missing, first.failures, first.interrupted) == (2, 0, (), False)
-    assert isinstance(events[0], Planned)
-    assert [event.cell for event in events if isinstance(event, Started)] == list(wanted.cells)
-    assert [event.record.key for event in events if isinstance(event, Finished)] == [c.key for c in wanted.cells]
-    assert {event.text for event in events if isinstance(event, Told)} >= {"load", "neighbours"}
+    one, two = map(str, wanted.cells)
+    counted = [(step.stage, step.detail, step.done, step.total) for step in steps if step.total]
+    outcomes = [record.outcome for record in first.records]
+    assert counted == [(one, "", 0, 2), (one, outcomes[0], 1, 2), (two, "", 1, 2), (two, outcomes[1], 2, 2)]
+    assert {step.detail for step in steps if not step.total} >= {"load", "neighbours"}
 
     content = (tmp_path / "a.jsonl").read_bytes()
     again = run(wanted, tmp_path / "a.jsonl")
@@ -159,8 +160,8 @@ def test_processes_side_by_side_measure_the_same_and_one_that_dies_fails_its_cel
 def test_an_interrupt_stops_cleanly_and_the_next_run_goes_on(tmp_path, jobs):
     wanted, path = study({**QUICK, "defense": ["none", "feature-knn"]}), tmp_path / "r.jsonl"
 
-    def interrupt(event):
-        if isinstance(event, Finished):
+    def interrupt(step):
+        if step.done:
             signal.raise_signal(signal.SIGINT)
 
     summary = run(wanted, path, jobs=jobs, progress=interrupt)

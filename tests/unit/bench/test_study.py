@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from garnet.bench.study import Cell, load_study, parse_study
+from garnet.bench.cell import Cell
+from garnet.bench.study import load_study, parse_study
 from garnet.errors import ParameterError
 
 

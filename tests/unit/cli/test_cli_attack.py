@@ -299,7 +299,7 @@ def long_attack(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(long_attack, tmp_path):
     running = long_attack()
-    running.read_until(r"[1-9]\d* of 120 entries")
+    running.read_until(r"entries [1-9]\d*/120")
     running.process.send_signal(signal.SIGINT)
     assert running.finish() == 130
     shown = " ".join(running.text.split())

@@ -6,7 +6,7 @@ import torch
 
 from garnet import Split, as_graph, load_graph
 from garnet.datasets import block_model, contextual_block_model, random_split
-from garnet.report.result import load_result
+from garnet.report.purification_record import PurificationRecord
 from garnet.training.predictor import Predictor
 
 
@@ -48,7 +48,7 @@ def test_a_result_has_the_accuracy_before_and_after(command, graph, tmp_path):
     told = json.loads(out)
     assert told["accuracy"] == after["accuracy"]
     assert told["seconds"].keys() == after["seconds"].keys()
-    result = load_result(tmp_path / "result.npz")
+    result = PurificationRecord.load(tmp_path / "result.npz")
     assert result.accuracy.before == tuple(before["accuracy"]["seeds"])
     assert result.accuracy.after == tuple(after["accuracy"]["seeds"])
     assert result.accuracy.model == "GCN"

@@ -8,7 +8,7 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 
 from garnet import Split, as_graph, load_graph
-from garnet.datasets import block_model, contextual_block_model, cora, load, names, poisoned, random_split, save_graph
+from garnet.datasets import block_model, contextual_block_model, cora, load, names, poisoned, random_split
 from garnet.errors import GraphError, ParameterError
 
 SMALL = contextual_block_model(60, classes=3, mean_degree=4.0, features=5, seed=1)
@@ -43,7 +43,7 @@ def offer(monkeypatch, result):
 
 def put(graph, path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_graph(graph, path)
+    graph.save(path)
 
 
 def put_prognn(folder, name, train, val, test):

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import torch
 from garnet import GARNET, as_graph
 from garnet.backbones import GCN, GPRGNN, H2GCN, MLP
 from garnet.datasets import contextual_block_model, inter_class_edges, load, random_split
-from garnet.defenses import TSVD, FeatureKNN, LinearFloor, Purified
+from garnet.defenses import TSVD, FeatureKNN, LinearFloor, Purified, Purifier
 from garnet.errors import GraphError, ParameterError
 from garnet.training.loop import Training
 
@@ -52,21 +52,21 @@ def test_purification_helps_under_attack():
 
 
 def test_progress_is_told(graph):
-    lines = []
-    Purified(FeatureKNN(k=3), MLP(), Training(epochs=1)).fit_seeds(graph, [0], progress=lines.append)
-    assert lines[0] == "neighbours"
-    assert lines[1].startswith("epoch 0 of 1")
+    steps = []
+    Purified(FeatureKNN(k=3), MLP(), Training(epochs=1, lr=0.01)).fit_seeds(graph, [0], progress=steps.append)
+    assert [(step.stage, step.total) for step in steps] == [("neighbours", 0), ("train", 1)]
 
 
 def test_the_graph_is_looked_at_before_it_is_purified(graph):
-    class Purifier:
-        def purify(self, graph, *, progress=None):
+    @dataclass(frozen=True)
+    class Costly(Purifier):
+        def _purify(self, graph, *, progress):
             raise AssertionError("hours of work for nothing")
 
     with pytest.raises(GraphError, match="no labels"):
-        Purified(Purifier(), GCN()).fit(replace(graph, labels=None))
+        Purified(Costly(), GCN()).fit(replace(graph, labels=None))
     with pytest.raises(GraphError, match="no features"):
-        Purified(Purifier(), GCN()).fit(replace(graph, features=None))
+        Purified(Costly(), GCN()).fit(replace(graph, features=None))
 
 
 # --- TSVD -------------------------------------------------------------------------------------------------------------

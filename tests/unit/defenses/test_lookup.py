@@ -8,7 +8,7 @@ import torch
 from garnet import GARNET
 from garnet.backbones import GCN, GPRGNN
 from garnet.datasets import load
-from garnet.defenses import TSVD, Purified
+from garnet.defenses import TSVD, Defense, Purified
 from garnet.defenses.lookup import defense_names, named_defense, takes_backbone, takes_training
 from garnet.errors import ParameterError
 from garnet.registry import DEFENSES
@@ -62,11 +62,8 @@ def test_the_training_of_purified_is_that_of_the_defence_after_it():
 
 def test_a_training_for_a_defence_without_one_is_refused():
     @dataclass(frozen=True)
-    class Constant:
-        def fit(self, graph, *, seed=0):
-            raise NotImplementedError
-
-        def fit_seeds(self, graph, seeds, *, progress=None):
+    class Constant(Defense):
+        def _fit(self, graph, seeds, progress):
             raise NotImplementedError
 
     with pytest.raises(ParameterError, match=r"^Constant has no 'training' of its own; leave that of Purified out\.$"):

@@ -11,8 +11,8 @@ from garnet import Split, as_graph
 from garnet.backbones import GCN, GPRGNN, H2GCN
 from garnet.datasets import contextual_block_model, inter_class_edges, load, random_split
 from garnet.defenses.prognn import ProGNN
-from garnet.defenses.proximal import shrink_
 from garnet.errors import GarnetError, GraphError
+from garnet.linalg.nuclear_norm import shrink_
 from garnet.training.loop import Training, train
 
 SHORT = Training(epochs=3, lr=0.02, weight_decay=1e-3, patience=None)

@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-import garnet.defenses.soft_median as soft_median_module
+import garnet.linalg.soft_median as soft_median_module
 from garnet import GARNET, Split, as_graph
 from garnet.datasets import poisoned
 from garnet.defenses import Purified
-from garnet.defenses.soft_median import Neighborhoods, median_places
 from garnet.defenses.soft_median_gdc import SoftMedianGDC
 from garnet.errors import ParameterError
+from garnet.linalg.soft_median import Neighborhoods, median_places
 from garnet.training.loop import Training
 
 

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 import garnet
 from garnet import Split, as_graph, load_graph
-from garnet.datasets import save_graph
 from garnet.errors import GarnetError, GraphError
 from garnet.graph import files
 
@@ -32,8 +31,8 @@ def test_every_format_keeps_edges_and_weights_exactly(tmp_path, ending):
 @pytest.mark.parametrize("ending", ALL_ENDINGS)
 def test_same_graph_same_bytes(tmp_path, ending):
     first, second = tmp_path / f"a{ending}", tmp_path / f"b{ending}"
-    save_graph(WEIGHTED, first)
-    save_graph(WEIGHTED, second)
+    WEIGHTED.save(first)
+    WEIGHTED.save(second)
     assert first.read_bytes() == second.read_bytes()
 
 

@@ -15,9 +15,10 @@ from garnet import GARNET, OnCluster, OnDisk
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
+from garnet.io.journal import Journal
 from garnet.io.marker import MARKER
 from garnet.places import tiled_search
-from garnet.places.journal import Journal, identity
+from garnet.places.on_disk import identity
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Step
 

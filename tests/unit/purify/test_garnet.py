@@ -11,12 +11,12 @@ from torch_geometric.transforms import Compose, NormalizeFeatures
 
 import garnet
 from garnet import GARNET, InMemory, as_graph
+from garnet.bench.paper import published_model
 from garnet.datasets import block_model, cora, inter_class_edges
 from garnet.errors import GraphError, ParameterError, RankWarning
 from garnet.graph.edges import contains
 from garnet.neighbors.search import Exact
 from garnet.progress import Step
-from garnet.purify.paper import published_model
 from garnet.spectral import Arpack, Chebyshev
 
 

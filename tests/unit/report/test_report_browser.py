@@ -8,11 +8,11 @@ import pytest
 
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
+from garnet.bench.cell import Cell
 from garnet.bench.record import Record
-from garnet.bench.study import Cell
 from garnet.datasets import block_model
 from garnet.report.page import write_report
-from garnet.report.result import Accuracy, make_result
+from garnet.report.purification_record import Accuracy, PurificationRecord
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives a browser, is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -46,14 +46,14 @@ def folder(tmp_path_factory):
     graph = block_model(150, mean_degree=6, seed=4)
     names = np.array([f"<script>window.broken = 1</script>{number}" for number in range(150)])
     graph = as_graph(graph, names=names)
-    result = make_result(
+    result = PurificationRecord.of(
         graph,
         GARNET(rank=8).purify(graph),
         truth=graph.edges[:, ::5],
         accuracy=Accuracy(before=(0.4, 0.5, 0.6), after=(0.7, 0.8, 0.75)),
     )
     write_report(result, folder / "result.html", nodes=[11, 12])
-    crowded = make_result(*star(), truth=star()[0].edges[:, 250:260])
+    crowded = PurificationRecord.of(*star(), truth=star()[0].edges[:, 250:260])
     write_report(crowded, folder / "star.html", nodes=range(30))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("garnet.report.neighbourhood._WHOLE", 10)
@@ -238,7 +238,7 @@ def test_of_a_large_graph_the_nodes_in_the_list_are_found(visit):
 
 def test_a_name_that_turns_the_writing_turns_only_itself(visit, tmp_path, folder):
     graph = as_graph(block_model(40, mean_degree=5, seed=0), names=np.array([f"\u202e{n}" for n in range(40)]))
-    write_report(make_result(graph, GARNET(rank=4).purify(graph)), folder / "turned.html", nodes=[3])
+    write_report(PurificationRecord.of(graph, GARNET(rank=4).purify(graph)), folder / "turned.html", nodes=[3])
     page = visit("turned.html")
     assert page.locator(".status bdi").text_content() == "\u202e3"
     # Where the words after the name are written: to its right, unless it has turned them.

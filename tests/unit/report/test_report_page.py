@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
+from garnet.bench.cell import Cell
 from garnet.bench.record import Record
-from garnet.bench.study import Cell
 from garnet.cli.demo import _histogram
 from garnet.cli.report import report
 from garnet.datasets import block_model, cora, random_split
@@ -23,9 +23,9 @@ from garnet.graph.edges import canonical, contains
 from garnet.graph.perturbation import Perturbation
 from garnet.progress import Stage
 from garnet.report.page import write_report
-from garnet.report.result import Accuracy, make_result, save_result
+from garnet.report.purification import leading_values
+from garnet.report.purification_record import Accuracy, PurificationRecord
 from garnet.report.sections import embedded, table
-from garnet.report.spectrum import leading_values
 from garnet.spectral.spectrum import normalized_adjacency
 from garnet.training.predictor import Predictor
 
@@ -81,7 +81,7 @@ def attacked():
 def result(attacked):
     graph, truth, purification = attacked
     accuracy = Accuracy(before=(0.5, 0.6), after=(0.8, 0.82), model="gcn")
-    return make_result(graph, purification, truth=truth, accuracy=accuracy)
+    return PurificationRecord.of(graph, purification, truth=truth, accuracy=accuracy)
 
 
 def test_cora_fits_in_a_megabyte_and_loads_nothing(result, tmp_path):
@@ -123,7 +123,7 @@ def test_the_verdict_counts_what_the_ledger_has(attacked, result, tmp_path):
 
 def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
     graph, _, purification = attacked
-    page = Page(written(make_result(graph, purification), tmp_path))
+    page = Page(written(PurificationRecord.of(graph, purification), tmp_path))
     assert "adversarial" not in page.text
     assert "Accuracy" not in page.text
     assert page.data["words"]["marked"] == "suspicious"
@@ -135,7 +135,7 @@ def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
 
 def test_the_same_subject_gives_the_same_bytes(tmp_path):
     graph = block_model(80, mean_degree=6, seed=0)
-    one, other = (make_result(graph, GARNET(rank=6).purify(graph)) for _ in range(2))
+    one, other = (PurificationRecord.of(graph, GARNET(rank=6).purify(graph)) for _ in range(2))
     # What a stage cost is no property of the graph.
     other = replace(other, summary=one.summary)
     assert written(one, tmp_path) == written(other, tmp_path)
@@ -152,7 +152,7 @@ def test_a_node_named_like_a_script_stays_text(tmp_path):
     graph = block_model(80, mean_degree=6, seed=0)
     names = np.array([f"{NASTY}{number}" for number in range(80)])
     graph = as_graph(graph, names=names)
-    result = make_result(graph, GARNET(rank=6).purify(graph), command=NASTY)
+    result = PurificationRecord.of(graph, GARNET(rank=6).purify(graph), command=NASTY)
     text = written(result, tmp_path, title=NASTY)
     page = Page(text)
     scripts = [attrs for tag, attrs in page.elements if tag == "script"]
@@ -175,16 +175,16 @@ def test_a_name_that_is_no_text_can_still_be_written(tmp_path):
     graph = as_graph(
         block_model(40, mean_degree=5, seed=0), names=np.array([f"\ud800{number}" for number in range(40)])
     )
-    assert "Neighbourhoods" in written(make_result(graph, GARNET(rank=4).purify(graph)), tmp_path)
+    assert "Neighbourhoods" in written(PurificationRecord.of(graph, GARNET(rank=4).purify(graph)), tmp_path)
 
 
 def test_a_graph_without_labels_or_changes(tmp_path):
     plain = as_graph(replace(block_model(60, mean_degree=5, seed=0), labels=None, split=None))
-    assert "same label" not in Page(written(make_result(plain, GARNET(rank=5).purify(plain)), tmp_path)).words
+    assert "same label" not in Page(written(PurificationRecord.of(plain, GARNET(rank=5).purify(plain)), tmp_path)).words
     dense = as_graph(np.ones((40, 40)) - np.eye(40))
     same = GARNET(rank=5, support=0.0).purify(dense)
     assert same.ledger.counts == {"kept": dense.num_edges, "dropped": 0, "added": 0}
-    page = Page(written(make_result(dense, same), tmp_path))
+    page = Page(written(PurificationRecord.of(dense, same), tmp_path))
     assert "dropped 0 and added 0" in page.text
     assert len(page.data["listed"]) == 20
     assert "The list begins with the nodes that have the most edges." in page.text
@@ -197,7 +197,7 @@ def test_little_things_are_said_well(tmp_path):
     # Nothing is known of two nodes that only know each other.
     assert np.isinf(purified.ledger.kept_scores).any()
     assert "the attack's" in _histogram(purified, pair.edges[:, :5])
-    result = make_result(pair, purified, accuracy=Accuracy(before=(0.5,), after=(0.75,)))
+    result = PurificationRecord.of(pair, purified, accuracy=Accuracy(before=(0.5,), after=(0.75,)))
     assert "mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
     odd = replace(result, threshold=-0.0, values=result.values[:1])
     page = Page(written(odd, tmp_path))
@@ -390,7 +390,7 @@ def call():
 def test_the_command_reads_results_records_and_models(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     graph = as_graph(block_model(80, mean_degree=6, seed=0), names=np.array([f"n{number}" for number in range(80)]))
-    save_result("result.npz", graph, GARNET(rank=6).purify(graph))
+    PurificationRecord.of(graph, GARNET(rank=6).purify(graph)).save("result.npz")
     assert call("result.npz", "-o", "one.html", "--node", "n7", "--node", "3", "--title", "T & T").exit_code == 0
     page = Page(Path("one.html").read_text())
     assert page.data["listed"][:2] == [7, 3]
@@ -409,7 +409,7 @@ def test_the_command_says_what_became_of_a_known_attack(call, tmp_path, monkeypa
     absent = np.stack(np.nonzero(np.triu(clean.adjacency.toarray() == 0, 1)))[:, ::60]
     attack = Perturbation.of(clean, np.concatenate([absent[:, ::-1], clean.edges[:, :3]], axis=1))
     attack.save("attack.npz")
-    save_result("result.npz", attack.apply(clean), GARNET(rank=6).purify(attack.apply(clean)))
+    PurificationRecord.of(attack.apply(clean), GARNET(rank=6).purify(attack.apply(clean))).save("result.npz")
     assert call("result.npz", "-o", "report.html", "--truth", "attack.npz").exit_code == 0
     page = Page(Path("report.html").read_text())
     whole = page.data["graph"]
@@ -453,7 +453,7 @@ def test_the_command_says_in_one_sentence_what_is_wrong(call, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     graph = block_model(80, mean_degree=6, seed=0)
     graph.save("graph.npz")
-    save_result("result.npz", graph, GARNET(rank=6).purify(graph))
+    PurificationRecord.of(graph, GARNET(rank=6).purify(graph)).save("result.npz")
     Perturbation.of(graph, np.array([[0], [79]])).save("other.npz")
     Path("records.jsonl").write_text(record([50.0], defense="none").line())
     answer = call(*arguments)

@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from garnet import as_graph
-from garnet.datasets import block_model
 from garnet.spectral import Arpack
 from garnet.spectral.spectrum import eigengap, laplacian, normalized_adjacency
 

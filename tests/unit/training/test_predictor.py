@@ -59,6 +59,25 @@ def test_nodes_without_a_label_do_not_count(graph, predictor):
         replace(predictor, graph=replace(graph, split=None)).accuracy()
 
 
+def test_in_a_notebook_it_is_a_small_table_without_tensors(graph, predictor):
+    @dataclass(frozen=True)
+    class Named(GCN):
+        pass
+
+    Named.__name__ = "<script>"
+    for one in (
+        predictor,
+        replace(predictor, backbone=Named()),
+        Predictor(replace(graph, labels=None), torch.ones(120, 3)),
+    ):
+        for text in (repr(one), one._repr_html_()):
+            assert len(text) < 1000
+            assert "tensor" not in text
+            assert "<script>" not in text or text.startswith("Predictor")
+    assert f"{predictor.accuracy():.1%}" in predictor._repr_html_()
+    assert f"{predictor.accuracy():.1%}" in repr(predictor)
+
+
 def test_the_same_model_on_another_graph(graph, predictor):
     assert torch.equal(predictor.on(graph).logits(), predictor.logits())
     other = contextual_block_model(50, classes=3, features=8, signal=2.0, seed=2)

@@ -6,7 +6,7 @@ import torch
 from torch_geometric.nn.models import GraphSAGE
 
 from garnet import Split, as_graph
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, Module
+from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, TorchModule
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Purified
 from garnet.errors import GraphError, ParameterError
@@ -18,7 +18,7 @@ QUICK = Training(epochs=20, lr=0.02)
 # Those that are defences too have their own contract.
 NAMES = [name for name in BACKBONES.names() if name not in DEFENSES.names()]
 ALL = [BACKBONES.build(name, {}) for name in NAMES]
-SAGE = Module(lambda features, classes: GraphSAGE(features, 16, 2, classes, dropout=0.5))
+SAGE = TorchModule(lambda features, classes: GraphSAGE(features, 16, 2, classes, dropout=0.5))
 
 
 def taught(n=400, *, seed=0, **others):
@@ -102,12 +102,13 @@ def test_the_best_epoch_is_kept(graph):
 
 
 def test_patience_ends_training(graph):
-    lines = []
-    progress = lines.append
+    steps = []
+    progress = steps.append
     (one,) = train(GCN(), graph, training=Training(epochs=5000, lr=0.05, patience=10), progress=progress)
     assert one.epoch < 4000
-    assert len(lines) < 400
-    assert lines[0].startswith("epoch 0 of 5000, validation ")
+    assert len(steps) < 400
+    assert (steps[0].stage, steps[0].done, steps[0].total) == ("train", 0, 5000)
+    assert "%" in steps[0].detail
 
 
 class Scripted:

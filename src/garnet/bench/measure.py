@@ -1,0 +1,232 @@
+"""Measuring one cell: whatever happens, the result is a record."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from garnet.bench.build import build, build_graphs
+from garnet.bench.cell import Cell, plain
+from garnet.bench.record import Record, spread
+from garnet.bench.schema import LONGEST_REASON
+from garnet.errors import GarnetError, GraphError
+from garnet.graph.graph import Graph
+from garnet.machine import machine, peak_memory, versions
+from garnet.progress import Clock, Progress, Stage, Step
+
+Measured = tuple[dict[str, Any], tuple[Stage, ...]]
+"""Values by name, ready for JSON, and what they cost."""
+
+_MOST_DENSE = 6000  # nodes; the dense matrix of a larger graph takes too much memory and time
+_ROWS = 256  # nodes whose two-hop neighbourhoods are held at once
+_SMALLEST_RATIO = 1e-6
+_SINGULAR_VALUES = 200
+_WHERE = ("device", "memory", "cluster", "solver", "neighbors")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A cell that is ready to be measured.
+
+    Attributes:
+        cell: the cell.
+        graph: as it is attacked.
+        clean: the same graph before.
+        defense: or, where no model is trained, the purifier; None if there is none.
+        device: where to compute.
+        progress: told how far it is.
+    """
+
+    cell: Cell
+    graph: Graph
+    clean: Graph
+    defense: Any
+    device: str
+    progress: Progress | None
+
+    def purified(self) -> tuple[Graph, tuple[Stage, ...]]:
+        """The graph after the purifier, if there is one, and what that cost."""
+        if self.defense is None:
+            return self.graph, ()
+        cleaned = self.defense.purify(self.graph, device=self.device, progress=self.progress)
+        return cleaned.graph, cleaned.stages
+
+
+def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = None) -> Record:
+    """Measure a cell; an error of any kind makes a failed record with its reason."""
+    start = time.perf_counter()
+    known: dict[str, Any] = {}
+    try:
+        if progress is not None:
+            progress(Step("load"))
+        defense = build(cell, device)
+        known["parameters"] = effective_parameters(defense)
+        graph, clean = build_graphs(cell)
+        split = {} if graph.split is None else {"split": graph.split.fingerprint}
+        known["fingerprints"] = {"graph": graph.fingerprint, **split}
+        values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, device, progress))
+    except GarnetError as error:
+        reason = str(error)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        reason = f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
+    except Exception as error:  # a cell must not end the study, whatever is wrong with it
+        reason = f"internal error: {type(error).__name__}: {error}"
+    else:
+        mean, sd = spread(values.get("accuracy", []))
+        known |= {"values": {name: _finite(value) for name, value in values.items()}, "mean": mean, "sd": sd}
+        return _record(cell, _seconds(stages, time.perf_counter() - start), status="done", **known)
+    return failed(cell, reason, time.perf_counter() - start, **known)
+
+
+def failed(cell: Cell, reason: str, seconds: float, **known: Any) -> Record:
+    """The record of a cell that could not be measured, with whatever fields are known nevertheless."""
+    return _record(cell, {"total": seconds}, status="failed", reason=reason[:LONGEST_REASON], **known)
+
+
+def _record(cell: Cell, seconds: dict[str, float], **known: Any) -> Record:
+    return Record(
+        key=cell.key,
+        cell=cell.facts(),
+        seeds=cell.seeds,
+        seconds=seconds,
+        peak_bytes=peak_memory(),
+        versions=versions(),
+        machine=machine(),
+        **known,
+    )
+
+
+def effective_parameters(value: Any) -> Any:
+    """All parameters of a defence and of its parts, as plain values."""
+    if value is None:
+        return {}
+    if isinstance(value, list | tuple):
+        return [effective_parameters(part) for part in value]
+    if not is_dataclass(value):
+        return plain(value) if isinstance(value, int | float | str) else repr(value)
+    return {"name": type(value).__name__} | {
+        field.name: None if (part := getattr(value, field.name)) is None else effective_parameters(part)
+        for field in fields(value)
+    }
+
+
+def is_outdated(record: Record, cell: Cell, device: str) -> bool:
+    """Whether a record was made with other parameters than the cell has today, because a default has changed."""
+    if record.status != "done":
+        return False
+    try:
+        today = json.loads(json.dumps(effective_parameters(build(cell, device))))
+    except GarnetError:
+        return False
+    return bool(_of_the_method(today) != _of_the_method(record.parameters))
+
+
+def accuracy(trial: Trial) -> Measured:
+    """Accuracy on the test and the validation nodes in percent, for each seed."""
+    predictors = trial.defense.fit_seeds(trial.graph, trial.cell.seeds, progress=trial.progress)
+    return {
+        "accuracy": [100 * one.accuracy() for one in predictors],
+        "val_accuracy": [100 * one.val_accuracy for one in predictors],
+    }, predictors[0].stages
+
+
+def homophily(trial: Trial) -> Measured:
+    """Share of edges between equal labels, each edge once: clean, as attacked, and purified (table 11)."""
+    purified, stages = trial.purified()
+    return {"clean": trial.clean.homophily, "input": trial.graph.homophily, "after": purified.homophily}, stages
+
+
+def recovery(trial: Trial) -> Measured:
+    """How much of each node's two-hop neighbourhood in the clean graph the purified one has (table 12).
+
+    With N the nodes within two edges of a node, itself left out, recall is |N_clean & N_purified| / |N_clean| and
+    precision the same over |N_purified|. The paper has the mean over five nodes, this is the mean over all for which
+    the quotient is defined.
+    """
+    clean, (purified, stages) = trial.clean, trial.purified()
+    clock = Clock(trial.progress)
+    with clock("compare"):
+        nodes = (np.arange(n, min(n + _ROWS, clean.num_nodes)) for n in range(0, clean.num_nodes, _ROWS))
+        both, known, found = np.concatenate([_shared(clean, purified, some) for some in nodes], axis=1)
+        values = {"recall": _mean_ratio(both, known), "precision": _mean_ratio(both, found)}
+    return values, (*stages, *clock.stages)
+
+
+def rank(trial: Trial) -> Measured:
+    """Numerical rank of the adjacency and its leading singular values (the opening figure).
+
+    A singular value counts if it exceeds a millionth of the largest.
+    """
+    graph = trial.graph
+    if graph.num_nodes > _MOST_DENSE:
+        raise GraphError(
+            f"The rank is counted with a dense decomposition, of at most {_MOST_DENSE} nodes; {trial.cell.graph} has "
+            f"{graph.num_nodes}. Choose a smaller graph."
+        )
+    clock = Clock(trial.progress)
+    with clock("decompose"):
+        # The matrix is symmetric: its singular values are the sizes of its eigenvalues.
+        eigenvalues = scipy.linalg.eigvalsh(graph.adjacency.astype(np.float64).toarray(), overwrite_a=True)
+        values = np.sort(np.abs(eigenvalues))[::-1]
+    counted = int((values > _SMALLEST_RATIO * values.max(initial=0)).sum())
+    return {"rank": counted, "singular_values": values[:_SINGULAR_VALUES].tolist()}, tuple(clock.stages)
+
+
+_MEASURES: dict[str, Callable[[Trial], Measured]] = {
+    "accuracy": accuracy,
+    "homophily": homophily,
+    "recovery": recovery,
+    "rank": rank,
+}
+
+
+def _shared(clean: Graph, purified: Graph, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(3, nodes) sizes of the two-hop neighbourhoods: of both graphs, of the clean one, of the purified one."""
+    truth, found = (_within_two_hops(graph, nodes) for graph in (clean, purified))
+    return np.stack([np.asarray(one.sum(axis=1)).ravel() for one in (truth.multiply(found), truth, found)])
+
+
+def _within_two_hops(graph: Graph, nodes: NDArray[np.int64]) -> sp.csr_array:
+    """0/1 rows: which nodes are within two edges of each of `nodes`, itself left out."""
+    adjacency = graph.adjacency.astype(bool).astype(np.float32)
+    one = adjacency[nodes]
+    reach = (one + one @ adjacency).tocoo()
+    others = reach.col != nodes[reach.row]
+    entries = np.ones(int(others.sum()))
+    return sp.coo_array((entries, (reach.row[others], reach.col[others])), reach.shape).tocsr()
+
+
+def _mean_ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float | None:
+    defined = whole > 0
+    return float((part[defined] / whole[defined]).mean()) if defined.any() else None
+
+
+def _of_the_method(parameters: Any) -> Any:
+    """The parameters but for those that say where it ran, which older records have beside them."""
+    if not isinstance(parameters, dict):
+        return parameters
+    return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
+
+
+def _seconds(stages: Sequence[Stage], total: float) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for stage in stages:
+        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
+    return seconds | {"total": total}
+
+
+def _finite(value: Any) -> Any:
+    """The value with None in place of NaN and infinity, which JSON lacks."""
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

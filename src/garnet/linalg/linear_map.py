@@ -1,0 +1,24 @@
+"""What a model needs of a matrix: a shape, and products with blocks of columns."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class LinearMap(Protocol):
+    """A matrix as models see it, whether it is stored, sparse, or never formed.
+
+    A dense `Tensor` is one, `SparseMatrix` and `WeightedMatrix` are, and so is anything that multiplies: a matrix that
+    an attack listens to, or one that is learnt beside the model. Gradients flow to the block it is multiplied with.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        ...
+
+    def __matmul__(self, block: Tensor, /) -> Tensor:
+        """The matrix (m, n) times a block (n, f): shape (m, f)."""
+        ...

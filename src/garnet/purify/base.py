@@ -1,0 +1,134 @@
+"""What every purifier has in common: it reads any graph, checks it, says what it did, and is a transform of PyG."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, final
+
+from garnet.errors import GraphError
+from garnet.graph.graph import Graph, as_graph
+from garnet.graph.interop import with_adjacency
+from garnet.parameters import require_device, require_parameters
+from garnet.progress import Progress, Stage
+from garnet.purify.result import Ledger
+
+
+class Cleaned(Protocol):
+    """What a purifier gives back, at least: GARNET's `Purification` is one, and so is a `CleanedGraph`."""
+
+    @property
+    def graph(self) -> Graph:
+        """The same nodes, joined by other edges."""
+        ...
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Cost of each stage."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CleanedGraph:
+    """A purified graph, and how it came about.
+
+    Attributes:
+        graph: the same nodes, joined by other edges.
+        ledger: what became of each edge, with the score that decided it.
+        stages: cost of each stage.
+    """
+
+    graph: Graph
+    ledger: Ledger
+    stages: tuple[Stage, ...]
+
+
+class Purifier(ABC):
+    """A purifier as a value: a frozen dataclass that stores its parameters and writes `_purify`.
+
+    It is also a transform of PyTorch Geometric: called with a `Data` it gives a new `Data` back.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> from garnet.datasets import cora
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class HeavyEdges(Purifier):
+        ...     '''Keeps the edges of some weight.'''
+        ...
+        ...     least: float = 1.0
+        ...
+        ...     def _purify(self, graph, *, progress):
+        ...         weights = torch.from_numpy(graph.weights)
+        ...         stays = weights >= self.least
+        ...         edges = torch.from_numpy(graph.edges)
+        ...         ledger = HeldLedger(edges, weights, torch.ones_like(stays), stays, graph.num_nodes)
+        ...         return CleanedGraph(graph.with_edges(ledger.kept, graph.weights[stays]), ledger, ())
+        >>> HeavyEdges(least=2.0).purify(cora()).graph.num_edges
+        0
+    """
+
+    needs_features: ClassVar[str] = ""
+    """Why it cannot do without features, in words that follow its name; empty if it can."""
+
+    @final
+    def __post_init__(self) -> None:
+        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        require_parameters(self)
+        _register_transform()
+
+    @abstractmethod
+    def _purify(self, graph: Graph, *, progress: Progress | None) -> Cleaned:
+        """Purify a graph that has been checked."""
+
+    def purify(self, graph: Any, *, device: str = "cpu", progress: Progress | None = None) -> Cleaned:
+        """Purify a graph, which stays as it is.
+
+        Args:
+            graph: the graph that is not to be trusted, or anything that `as_graph` reads.
+            device: where to compute, for those that can on others than the CPU.
+            progress: told of each stage as it begins.
+
+        Raises:
+            GraphError: it is no graph, or lacks what the purifier needs.
+            ParameterError: there is no such device.
+        """
+        graph = as_graph(graph)
+        if self.needs_features and (graph.features is None or not graph.features.shape[1]):
+            name = type(self).__name__
+            raise GraphError(f"The graph has no features, and {name} {self.needs_features}; give it some.")
+        require_device(device, type(self).__name__)
+        return self._purify(graph, progress=progress)
+
+    @final
+    def __call__(self, data: Any) -> Any:
+        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
+
+        Anything else that `as_graph` reads gives a `Graph`.
+        """
+        _register_transform()
+        if not hasattr(data, "edge_index"):
+            return self.purify(data).graph
+        return with_adjacency(data, self.purify(as_graph(data, symmetrize=True)).graph.adjacency)
+
+    @final
+    def forward(self, data: Any) -> Any:
+        """The same under the name that PyG gives it."""
+        return self(data)
+
+
+def _register_transform() -> None:
+    """Let PyG's `BaseTransform` know of purifiers, if it has been imported.
+
+    To inherit from it, every program that purifies would have to import PyG, which takes seconds. But it is an abstract
+    base class, and counts as its own whatever registers with it. Whoever asks `isinstance(GARNET(), BaseTransform)` has
+    imported it by then, so it is enough to look for it when this module is imported, and whenever a purifier is made or
+    called.
+    """
+    base = getattr(sys.modules.get("torch_geometric.transforms"), "BaseTransform", None)
+    if base is not None:
+        base.register(Purifier)
+
+
+_register_transform()

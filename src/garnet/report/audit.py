@@ -1,0 +1,138 @@
+"""The sections of a report on an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from garnet.audit.audit import Audit
+from garnet.graph.provenance import Provenance
+from garnet.report.charts import GREEN, RED, Part, histogram
+from garnet.report.neighbourhood import KEPT, Ties, neighbourhood_section
+from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
+from garnet.report.statistics import percentages_in
+
+_SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
+
+
+def audit_sections(
+    audit: Audit, nodes: Sequence[int] | None, names: Sequence[str] | None, command: str = ""
+) -> list[Section]:
+    """Verdict, how suspicion is spread, the least stable nodes, the most suspicious edges, and neighbourhoods."""
+    ties = Ties(
+        edges=audit.edges,
+        kinds=np.full(len(audit.suspicion), KEPT, dtype=np.int8),
+        marked=audit.doubted,
+        scores=audit.suspicion,
+        num_nodes=audit.graph.num_nodes,
+        labels=audit.graph.labels,
+        names=audit.graph.names if names is None else names,
+    )
+    pictures = neighbourhood_section(
+        ties,
+        nodes,
+        orders=[
+            ("have the most of these", audit.doubted),
+            ("have the most suspicion in all", audit.suspicion),
+            ("have the most edges", np.ones(len(audit.suspicion))),
+        ],
+        panels=[("Graph", -1)],
+        words={"kinds": ["given"] * 3, "marked": "suspicious", "score": "suspicion"},
+        text="What lies within two edges of a node; edges that are more likely made up than not are red.",
+    )
+    made = audit.made or Provenance.here(command, graph=audit.graph)
+    return [
+        Section("", _verdict(audit)),
+        _spread(audit),
+        _nodes(audit, ties),
+        _edges(audit, ties),
+        *pictures,
+        *cost_section(audit.stages),
+        made_section(made, "The same command on the same graph gives the same numbers on a CPU."),
+    ]
+
+
+def _verdict(audit: Audit) -> str:
+    m, count = len(audit.suspicion), int(audit.doubted.sum())
+    if not len(audit.planted):
+        return (
+            f"No edge was planted into this graph to compare with, so nothing can be said of its {plural(m, 'edge')}."
+        )
+    if audit.blind:
+        return f"In this graph of {plural(m, 'edge')}, made-up edges can hardly be told from others."
+    return (
+        f"Of {plural(m, 'edge')}, {count:,} ({percent(count / max(m, 1))}) {'is' if count == 1 else 'are'} more likely "
+        "made up than not."
+    )
+
+
+def _spread(audit: Audit) -> Section:
+    """The log-odds of suspicion, of the edges and of those that the audit planted."""
+    title = "How suspicion is spread"
+    if not len(audit.planted):
+        return Section(title, "The audit compares edges to those that it plants at random; it found room for none.")
+    bounds = np.linspace(-_FARTHEST, _FARTHEST, _BINS + 1)
+    parts = [
+        Part(name=name, counts=percentages_in(_log_odds(values), bounds), colour=colour)
+        for name, values, colour in (
+            ("edges of the graph", audit.suspicion, GREEN),
+            ("planted at random", audit.planted, RED),
+        )
+    ]
+    drawn = histogram(
+        parts, bounds, title="Log-odds of suspicion", x="log-odds of suspicion", y="percent of each",
+        mark=(0.0, "suspicion 0.5"),
+    )  # fmt: skip
+    text = (
+        f"Of edges that were planted at random, {percent(audit.power)} looked worse than an edge of the graph, where "
+        "50 % would be chance. Where nobody made edges up, few edges of the graph look like the planted ones. The "
+        "first and the last bin hold what lies beyond."
+    )
+    if audit.doubted.any():
+        text = (
+            f"About {percent(audit.share)} of all edges look made up; by its own estimate the audit doubts "
+            f"{percent(audit.false_alarms)} of the doubted ones wrongly, and edges that are there by mere chance look "
+            f"made up, too. {text}"
+        )
+    return Section(title, text, drawn)
+
+
+def _log_odds(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    share = np.clip(values, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(share / (1 - share)))
+
+
+def _nodes(audit: Audit, ties: Ties) -> Section:
+    degrees, doubted = (
+        np.bincount(edges.ravel(), minlength=ties.num_nodes) for edges in (audit.edges, audit.edges[:, audit.doubted])
+    )
+    rows = [
+        [ties.name(int(node)), f"{audit.nodes[node]:.3f}", f"{degrees[node]:,}", f"{doubted[node]:,}"]
+        for node in np.argsort(audit.nodes, kind="stable")[:_SHOWN_NODES]
+    ]
+    text = "The nodes of which the least is certain, with how many of their edges are suspicious."
+    return Section("Least stable nodes", text, table(["node", "stability", "edges", "suspicious"], rows))
+
+
+def _edges(audit: Audit, ties: Ties) -> Section:
+    # What speaks most against an edge is the reason that a narrow screen should show.
+    reasons = dict(sorted(audit.reasons.items(), key=lambda item: item[0] != "because"))
+    rows = [
+        [
+            Markup("<bdi>{}</bdi> – <bdi>{}</bdi>").format(*(ties.name(int(node)) for node in audit.edges[:, edge])),
+            f"{audit.suspicion[edge]:.3f}",
+            *(_said(values[edge]) for values in reasons.values()),
+        ]
+        for edge in audit.order[:_SHOWN_EDGES]
+    ]
+    heads = ["edge", "suspicion", *(name.replace("_", " ") for name in reasons)]
+    text = f"The {plural(len(rows), 'edge')} to doubt first, with what speaks against each."
+    return Section("Most suspicious edges", text, table(heads, rows), wide=True)
+
+
+def _said(value: Any) -> str:
+    return f"{float(value):.3g}" if isinstance(value, np.number) else str(value).replace("_", " ")

@@ -1,0 +1,114 @@
+"""The sections of a report on a trained model."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.errors import GraphError
+from garnet.graph.provenance import Provenance
+from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
+from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
+from garnet.report.statistics import share_interval
+from garnet.training.predictor import Predictor
+
+_BINS, _MOST_CLASSES = 20, 100
+
+
+def model_sections(model: Predictor, command: str = "") -> list[Section]:
+    """Verdict, accuracy, classes, confidence, what the model is, what it cost and how it was made."""
+    test = _test_nodes(model)
+    labels = model.graph.labels
+    if labels is None or not len(test):
+        raise GraphError("A report on a model needs labels and test nodes, and its graph does not have both.")
+    right = model.predictions()[test] == labels[test]
+    low, high = share_interval(int(right.sum()), len(right))
+    text = (
+        f"The model is right on {percent(float(right.mean()))} of {plural(len(test), 'test node')} "
+        f"(95 % interval {percent(low)} to {percent(high)})."
+    )
+    return [
+        Section("", text),
+        _accuracy(model, labels),
+        _confidence(model, test, right),
+        _classes(model),
+        _about(model),
+        *cost_section(model.stages),
+        made_section(
+            model.made or Provenance.here(command, graph=model.graph),
+            "Where the model came from, as far as it is known.",
+        ),
+    ]
+
+
+def _accuracy(model: Predictor, labels: NDArray[np.int64]) -> Section:
+    split, predicted = model.graph.split, model.predictions()
+    entries = []
+    for name, part in (("training", "train"), ("validation", "val"), ("test", "test")):
+        nodes = getattr(split, part)
+        nodes = nodes[labels[nodes] >= 0]
+        if len(nodes):
+            hits = int((predicted[nodes] == labels[nodes]).sum())
+            low, high = share_interval(hits, len(nodes))
+            share = 100 * hits / len(nodes)
+            entries.append(
+                Bar(
+                    name=f"{name}, {len(nodes):,} nodes",
+                    value=share,
+                    low=100 * low,
+                    high=100 * high,
+                    note=f"{share:.1f}",
+                )
+            )
+    text = "Share of nodes whose class is predicted, with intervals at 95 % for the number of nodes."
+    return Section("Accuracy", text, bars(entries, title="Accuracy", x="percent"))
+
+
+def _confidence(model: Predictor, test: NDArray[np.int64], right: NDArray[np.bool_]) -> Section:
+    sure = model.logits()[test].softmax(dim=1).amax(dim=1).numpy()
+    parts = [
+        Part(name=name, counts=np.histogram(sure[chosen], bins=_BINS, range=(0, 1))[0], colour=colour)
+        for name, chosen, colour in (("right", right, GREEN), ("wrong", ~right, RED))
+    ]
+    bounds = np.linspace(0, 1, _BINS + 1)
+    drawn = histogram(parts, bounds, title="Confidence", x="probability of the predicted class", y="test nodes")
+    text = f"The model gives its answers a probability of {percent(float(sure.mean()))} on average."
+    return Section("Confidence", text, drawn)
+
+
+def _classes(model: Predictor) -> Section:
+    confusion = model.confusion()
+    rows = []
+    for one in range(min(len(confusion), _MOST_CLASSES)):
+        of_it, said, hits = int(confusion[one].sum()), int(confusion[:, one].sum()), int(confusion[one, one])
+        wrong = confusion[one].copy()
+        wrong[one] = 0
+        mistaken = f"{int(wrong.argmax())} ({int(wrong.max())})" if wrong.any() else "–"
+        found, true = (percent(hits / count, 0) if count else "–" for count in (of_it, said))
+        rows.append([str(one), f"{of_it:,}", found, true, mistaken])
+    left = len(confusion) - len(rows)
+    text = (
+        "Of the test nodes of each class, how many are found, how many predictions of it are true, and the class it is "
+    )
+    text += f"most often taken for{f'; {left} more classes are left out' if left else ''}."
+    return Section("Classes", text, table(["class", "test nodes", "found", "true", "taken for"], rows))
+
+
+def _about(model: Predictor) -> Section:
+    said = {
+        "model": repr(model.backbone) if model.backbone is not None else "not one of the library's own",
+        "seed": model.seed,
+        "best epoch": model.epoch,
+        "weights": f"{sum(value.numel() for value in model.parameters.values()):,}",
+        "graph": repr(model.graph),
+    }
+    if model.graph.split is not None:
+        said["split"] = model.graph.split.fingerprint
+    return Section("The model", "What it is and what it was trained on.", facts(said))
+
+
+def _test_nodes(model: Predictor) -> NDArray[np.int64]:
+    graph = model.graph
+    if graph.split is None or graph.labels is None:
+        return np.zeros(0, dtype=np.int64)
+    return graph.split.test[graph.labels[graph.split.test] >= 0]
