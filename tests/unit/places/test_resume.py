@@ -18,7 +18,7 @@ from garnet.graph.graph import as_graph
 from garnet.io.journal import Journal
 from garnet.io.marker import MARKER
 from garnet.places import tiled_search
-from garnet.places.on_disk import identity
+from garnet.places.tiled_place import identity
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Step
 
