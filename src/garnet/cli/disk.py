@@ -83,6 +83,7 @@ def say_estimate(
     if as_json:
         figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
         facts = {**asdict(found), "settings": found.settings.plain()}
+        facts["extent"] |= facts["extent"].pop("shape")
         say_json({"input": str(source), "output": str(output), **figures, **facts})
         return
     shape, about = found.extent.shape, "" if found.extent.exact else "about "

@@ -86,13 +86,13 @@ class ClusterRun:
                 client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
                 raise ParameterError(
-                    f"The 'cluster' parameter of GARNET is {client!r}, but no Dask scheduler answers there; start one, "
+                    f"The 'cluster' parameter of OnCluster is {client!r}, but no Dask scheduler answers there; start one, "
                     "or correct the address."
                 ) from error
             weakref.finalize(self, client.close)
         if not isinstance(client, Client):
             raise ParameterError(
-                "The 'cluster' parameter of GARNET must be a distributed.Client or the address of a scheduler. Got "
+                "The 'cluster' parameter of OnCluster must be a distributed.Client or the address of a scheduler. Got "
                 f"{client!r} instead."
             )
         self._client = client
