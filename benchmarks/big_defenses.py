@@ -50,7 +50,7 @@ def measure(name: str, device: str, steps: int) -> dict[str, Any]:
     model = built(name)
     plain = load("ogbn-arxiv")
     graph = as_graph(plain, features=class_features(plain.labels, dim=128, signal=ARXIV_SIGNAL, seed=0))
-    lesson = Supervision.of(graph, 1, device)
+    supervision = Supervision.of(graph, 1, device)
     figures: dict[str, Any] = {
         "model": repr(model), "graph": repr(graph), "threads": torch.get_num_threads(),
         "after_reading_gb": peak_memory() / 1e9,
@@ -61,14 +61,14 @@ def measure(name: str, device: str, steps: int) -> dict[str, Any]:
     figures |= {"prepare_seconds": now(device) - start, "prepare_peak_gb": peak_memory() / 1e9}
 
     generator = torch.Generator(device).manual_seed(0)
-    parameters = {key: value[None] for key, value in model.initial(128, lesson.classes, generator).items()}
+    parameters = {key: value[None] for key, value in model.initial(128, supervision.classes, generator).items()}
     learnt = [value.requires_grad_() for key, value in parameters.items() if not key.startswith(BUFFER)]
     optimizer = torch.optim.Adam(learnt, lr=0.01)
     noise, seconds, losses = Noise([generator]), [], []
     for _ in range(steps):
         start = now(device)
         optimizer.zero_grad(set_to_none=True)
-        loss = lesson.losses(model.logits(parameters, inputs, noise)).sum()
+        loss = supervision.losses(model.logits(parameters, inputs, noise)).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         seconds.append(now(device) - start)

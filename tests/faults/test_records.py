@@ -12,7 +12,6 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from garnet.report.studied import study_sections
 
 from garnet.bench.cell import Cell, key_of
 from garnet.bench.record import Record, append_record, latest, read_records
@@ -20,6 +19,7 @@ from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError, ParameterError
 from garnet.report.page import write_report
+from garnet.report.study import study_sections
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 SAMPLES = {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
-from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_nodes
+from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_labels, attacked_nodes
 from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import require_features
 from garnet.errors import GraphError
@@ -185,15 +185,9 @@ def _groups(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -
     """All nodes under attack at once, or one target after the other if each has a budget of its own."""
     numbers = attacked_nodes(task)
     nodes = torch.from_numpy(numbers).to(attack.device)
-    if attack.labels == "predicted":
-        classes = model.logits(*_nothing(attack.device))[nodes].argmax(dim=1)
-    else:
-        known = task.labels[numbers]
-        if (known < 0).any():
-            raise GraphError(
-                f"Node {numbers[known < 0][0]} has no label; attack what the model says (labels='predicted')."
-            )
-        classes = torch.from_numpy(known).to(attack.device)
+    classes = attacked_labels(
+        task, numbers, attack.labels, lambda: model.logits(*_nothing(attack.device)), attack.device
+    )
     width, each = model.features.shape[1], task.per_target
     together = len(nodes) if each is None else 1
     evaded = isinstance(attack, FeatureFlip) and task.victim is not None

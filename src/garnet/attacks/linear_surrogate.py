@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -40,7 +40,6 @@ class LinearSurrogate:
 
     Attributes:
         graph: the graph as it is now, with loops: C.
-        neighbors: (n,) how many neighbours each node has.
         words: features of the clean graph.
     """
 
@@ -51,15 +50,13 @@ class LinearSurrogate:
         self._degrees = self.graph.degrees
         self._scaled = self._scores / np.sqrt(self._degrees)[:, None]
         self._sums = np.asarray(self.graph.matrix @ self._scaled)
-        self.neighbors = self.graph.counts
         self.words = Words(graph)
         self._flipped_words = defaultdict[int, set[int]](set)
 
     def copy(self) -> LinearSurrogate:
         """One that can be changed by itself."""
-        other = object.__new__(LinearSurrogate)
-        other.__dict__.update(self.__dict__)
-        for name in ("_scores", "_degrees", "_scaled", "_sums", "neighbors"):
+        other = copy(self)
+        for name in ("_scores", "_degrees", "_scaled", "_sums"):
             setattr(other, name, getattr(self, name).copy())
         other.graph, other._flipped_words = self.graph.copy(), deepcopy(self._flipped_words)
         return other
@@ -72,15 +69,15 @@ class LinearSurrogate:
 
     def partners(self, one: int, barred: list[int], test: DegreeTest | None) -> Nodes:
         """Nodes with which a node may flip its edge."""
-        columns, _ = self.graph.row(one)
-        change = np.ones(len(self.neighbors), dtype=np.int64)
+        columns, counts = self.graph.row(one)[0], self.graph.counts
+        change = np.ones(self.graph.n, dtype=np.int64)
         change[columns] = -1
         # Nobody may lose the last edge.
-        fine = (self.neighbors + change > 0) & (self.neighbors[one] + change > 0)
+        fine = (counts + change > 0) & (counts[one] + change > 0)
         fine[[one, *barred, *self.graph.flipped(one)]] = False
         others = np.flatnonzero(fine)
         if test is not None:
-            others = others[test.allowed(self.neighbors[one], self.neighbors[others], change[others])]
+            others = others[test.allowed(counts[one], counts[others], change[others])]
         return others
 
     def after_edges(self, target: int, one: int, others: Nodes) -> Floats:
@@ -124,7 +121,7 @@ class LinearSurrogate:
         ends = [one]
         if flip.kind == "edge":
             ends = [one, other]
-            self.neighbors[ends] += int(np.sign(self.graph.flip(one, other)))
+            self.graph.flip(one, other)
             self._degrees[ends] = self.graph.matrix[ends].sum(axis=1)
         else:
             self._flipped_words[one].add(other)
@@ -141,7 +138,7 @@ class LinearSurrogate:
         return self._dense(target), paths
 
     def _dense(self, node: int) -> Floats:
-        dense = np.zeros(len(self.neighbors))
+        dense = np.zeros(self.graph.n)
         columns, values = self.graph.row(node)
         dense[columns] = values
         return dense

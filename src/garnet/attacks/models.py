@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
@@ -188,7 +189,9 @@ def attacked_nodes(task: Task) -> NDArray[np.int64]:
     return nodes
 
 
-def attacked_labels(task: Task, model: EdgeModel, nodes: NDArray[np.int64], kind: Labels) -> Tensor:
+def attacked_labels(
+    task: Task, nodes: NDArray[np.int64], kind: Labels, clean_logits: Callable[[], Tensor], device: str
+) -> Tensor:
     """(m,) the classes that nodes are to lose: their true ones, or those the model sees in the clean graph.
 
     Raises:
@@ -196,11 +199,11 @@ def attacked_labels(task: Task, model: EdgeModel, nodes: NDArray[np.int64], kind
     """
     if kind == "predicted":
         with torch.no_grad():
-            return model.logits(*model.edges(task.graph))[torch.from_numpy(nodes)].argmax(dim=1)
+            return clean_logits()[torch.from_numpy(nodes)].argmax(dim=1)
     labels = task.labels[nodes]
     if (labels < 0).any():
         raise GraphError(f"Node {nodes[labels < 0][0]} has no label; attack what the model says (labels='predicted').")
-    return torch.from_numpy(labels).to(model.device)
+    return torch.from_numpy(labels).to(device)
 
 
 def _no_gradient(backbone: Backbone[Any]) -> str:

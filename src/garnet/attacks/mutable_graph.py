@@ -111,6 +111,6 @@ def _spliced(values: NDArray[Any], starts: NDArray[Any], rows: dict[int, NDArray
     """What a matrix of compressed rows holds, with some rows, in their order, in the place of its own."""
     pieces, begin = [], 0
     for node, row in rows.items():
-        pieces += [values[begin : starts[node]], row]
+        pieces += [values[begin : starts[node]], row.astype(values.dtype)]
         begin = starts[node + 1]
-    return np.concatenate([*pieces, values[begin:]]).astype(values.dtype, copy=False)
+    return np.concatenate([*pieces, values[begin:]])

@@ -90,7 +90,7 @@ class Nettack(Attack):
 
     def _flips(self, state: LinearSurrogate, target: int, label: int, count: int) -> Iterator[Flip]:
         """Flips for one target, each made in the surrogate when it is chosen."""
-        test = DegreeTest.of(state.neighbors, cutoff=self.cutoff) if self.unnoticeable else None
+        test = DegreeTest.of(state.graph.counts, cutoff=self.cutoff) if self.unnoticeable else None
         attackers = [target]
         if not self.direct:
             attackers = state.graph.row(target)[0].tolist()
@@ -103,7 +103,7 @@ class Nettack(Attack):
             if flip is None:
                 return
             if test is not None and flip.kind == "edge":
-                first, second = state.neighbors[list(flip.pair)].tolist()
+                first, second = state.graph.counts[list(flip.pair)].tolist()
                 test = test.flipped(first, second, -1 if state.graph.weight(*flip.pair) else 1)
             state.make(flip)
             yield flip

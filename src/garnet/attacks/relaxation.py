@@ -124,8 +124,9 @@ class Relaxation:
     def of(cls, task: Task, model: EdgeModel, loss: Loss, labels: Labels, targets: NDArray[np.int64]) -> Relaxation:
         """The clean graph of a task, with no flips yet."""
         nodes = targets if len(targets) else attacked_nodes(task)
-        wanted = attacked_labels(task, model, nodes, labels)
-        return cls(model, torch.from_numpy(nodes).to(model.device), wanted, loss, *model.edges(task.graph))
+        edges, weights = model.edges(task.graph)
+        wanted = attacked_labels(task, nodes, labels, lambda: model.logits(edges, weights), model.device)
+        return cls(model, torch.from_numpy(nodes).to(model.device), wanted, loss, edges, weights)
 
     def after(self, flips: Tensor) -> Relaxation:
         """The same after flips that are decided."""

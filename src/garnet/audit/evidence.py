@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from garnet.audit.calibration import Evidence
-from garnet.backbones.base import gcn_matrix
+from garnet.backbones.matrices import gcn_matrix
 from garnet.errors import RecallWarning, warnings_are
 from garnet.graph.graph import Graph, Split
 from garnet.linalg.common_neighbors import shared_neighbors

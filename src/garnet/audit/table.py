@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,6 @@ def require_table(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise GarnetError(f"A table of an audit is a .csv or a .parquet file. Got {path.name!r} instead.")
     require_file(path)
-
-
-def html_table(title: str, rows: Mapping[str, str]) -> str:
-    """A small table, as a notebook shows it."""
-    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items())
-    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
 
 
 def _shown(column: NDArray[Any]) -> list[Any]:

@@ -208,27 +208,6 @@ class _Narrow(torch.autograd.Function):
 _narrow_product: Callable[[Tensor, Tensor], Tensor] = _Narrow.apply
 
 
-def gcn_matrix(graph: Graph, device: str) -> SparseMatrix:
-    r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}`: a loop of weight one at every node, so none is isolated."""
-    looped = graph.adjacency.astype(np.float64) + sp.eye_array(graph.num_nodes, format="csr")
-    return symmetric_matrix(looped, device)
-
-
-def symmetric_matrix(adjacency: sp.csr_array, device: str) -> SparseMatrix:
-    r""":math:`D^{-1/2} A D^{-1/2}`; rows of isolated nodes are zero."""
-    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.float64).ravel()
-    root = sp.diags_array(1 / np.sqrt(np.where(degrees > 0, degrees, 1)))
-    return SparseMatrix(sp.csr_array(root @ adjacency @ root), device, symmetric=True)
-
-
-def dense_matrix(adjacency: Tensor, loops: float) -> Tensor:
-    r""":math:`D^{-1/2} (A + c I) D^{-1/2}` in place of A, with zeros where a degree is not positive."""
-    adjacency.diagonal().add_(loops)
-    degrees = adjacency.sum(dim=1)
-    root = torch.where(degrees > 1e-6, degrees.clamp_min(1e-6).rsqrt(), 0.0)
-    return adjacency.mul_(root[:, None]).mul_(root)
-
-
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     """A weight matrix drawn uniformly within the bounds of Glorot and Bengio (2010)."""
     bound = math.sqrt(6 / max(rows + columns, 1))

@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import (
-    Convolve,
-    Features,
-    Noise,
-    Parameters,
-    dense_matrix,
-    dropout,
-    gcn_matrix,
-    glorot,
-    linear,
-    propagate,
-)  # fmt: skip
+from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import dense_matrix, gcn_matrix
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.sparse import normalized_matrix

@@ -10,17 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import (
-    Features,
-    Noise,
-    Parameters,
-    dense_matrix,
-    dropout,
-    glorot,
-    linear,
-    propagate,
-    symmetric_matrix,
-)  # fmt: skip
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import dense_matrix, symmetric_matrix
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap

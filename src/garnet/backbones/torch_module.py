@@ -138,20 +138,16 @@ class TorchModule(Checked):
 
 
 def _run(module: torch.nn.Module, values: Parameters, inputs: TorchModuleInputs) -> Tensor:
-    x, edges = inputs.x, inputs.edge_index
+    given: tuple[Tensor, ...] = (inputs.x, inputs.edge_index)
+    named: dict[str, Tensor] = {}
     expected = list(inspect.signature(module.forward).parameters.values())
-    result: Tensor
+    third = expected[2] if len(expected) > 2 else None
     if any(parameter.name == "edge_weight" for parameter in expected):
-        result = functional_call(module, values, (x, edges), {"edge_weight": inputs.edge_weight}, strict=True)
-    elif len(expected) > 2 and expected[2].kind <= expected[2].POSITIONAL_OR_KEYWORD and _required(expected[2]):
-        result = functional_call(module, values, (x, edges, inputs.edge_weight), strict=True)
-    else:
-        result = functional_call(module, values, (x, edges), strict=True)
+        named["edge_weight"] = inputs.edge_weight
+    elif third is not None and third.kind <= third.POSITIONAL_OR_KEYWORD and third.default is third.empty:
+        given = (*given, inputs.edge_weight)
+    result: Tensor = functional_call(module, values, given, named, strict=True)
     return result
-
-
-def _required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Measured claims: a study (TOML) is run, resumably, into records (JSON lines), and these become a table."""
+"""Measured claims: a study (TOML) is run into records (JSON lines), resuming where it stopped; records make tables."""

@@ -18,7 +18,7 @@ from garnet.registry import DEFENSES, PURIFIERS, field_types
 AUTHORS = "garnet-paper"
 """A defence that studies alone have: GARNET as its authors set it for the cell's graph, backbone and attack."""
 
-# What the backbone, the study and the command line decide, and what has no name in a file.
+# Decided by the backbone, the study or the command line, or not something that a file could name.
 _NOT_PARAMETERS = ("backbone", "training", "device", "solver", "neighbors")
 
 
@@ -37,7 +37,7 @@ def parameter_types(defense: str) -> dict[str, Any]:
 
 
 def build_graphs(cell: Cell) -> tuple[Graph, Graph]:
-    """The graph of a cell, and the same one clean."""
+    """The graph of a cell, attacked if the cell says so, and the clean graph."""
     clean = load(cell.graph, split=cell.split)
     if cell.attack == "none":
         return clean, clean
@@ -68,7 +68,7 @@ def _defense(cell: Cell, device: str) -> Any:
     backbone: Any = cell.backbone if cell.model else None
     training: Any = dict(cell.training)
     if cell.model == "paper":
-        # What the authors compare with has the plain model of DeepRobust.
+        # The baselines of the paper use DeepRobust's plain model.
         defended = cell.defense == "tsvd" or (is_purifier(registered(cell.defense)) and cell.defense != "jaccard")
         backbone, published = published_model(cell.graph, str(cell.backbone), *_as_published(cell), defended=defended)
         training = replace(published, **training)
@@ -81,6 +81,6 @@ def _defense(cell: Cell, device: str) -> Any:
 
 
 def _as_published(cell: Cell) -> tuple[str, float]:
-    """The attack and budget whose published parameters a cell takes: those of Metattack, but for Nettack."""
+    """The attack and budget whose published parameters apply to a cell: Nettack has its own, all others Metattack's."""
     attack, budget = threat(cell.facts())
     return "nettack" if attack == "nettack" else "metattack", budget

@@ -84,7 +84,7 @@ def threat(facts: Facts) -> tuple[str, float]:
 
 
 def attack_name(facts: Facts) -> str:
-    """The attack without its budget; one of ours, from a file, is another than the published one."""
+    """The attack without its budget; one from a file is marked as ours, to tell it from the published one."""
     return threat(facts)[0] + (", ours" if is_own_attack(facts["attack"]) else "")
 
 
@@ -107,5 +107,5 @@ def names_its_budget(attack: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON has: it knows no infinity."""
+    """The value as JSON can hold it: infinity and NaN become text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

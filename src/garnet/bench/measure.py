@@ -1,4 +1,4 @@
-"""One cell measured: whatever happens, a record comes out."""
+"""Measuring one cell: whatever happens, the result is a record."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from garnet.progress import Clock, Progress, Stage, Step
 Measured = tuple[dict[str, Any], tuple[Stage, ...]]
 """Values by name, ready for JSON, and what they cost."""
 
-_MOST_DENSE = 6000  # nodes of a graph that is decomposed as a dense matrix
-_ROWS = 256  # whose two-hop neighbourhoods are held at a time
+_MOST_DENSE = 6000  # nodes; the dense matrix of a larger graph takes too much memory and time
+_ROWS = 256  # nodes whose two-hop neighbourhoods are held at once
 _SMALLEST_RATIO = 1e-6
 _SINGULAR_VALUES = 200
 _WHERE = ("device", "memory", "cluster", "solver", "neighbors")
@@ -89,7 +89,7 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
 
 
 def failed(cell: Cell, reason: str, seconds: float, **known: Any) -> Record:
-    """The record of a cell that could not be measured, with the fields that are known all the same."""
+    """The record of a cell that could not be measured, with whatever fields are known nevertheless."""
     return _record(cell, {"total": seconds}, status="failed", reason=reason[:LONGEST_REASON], **known)
 
 
@@ -107,7 +107,7 @@ def _record(cell: Cell, seconds: dict[str, float], **known: Any) -> Record:
 
 
 def effective_parameters(value: Any) -> Any:
-    """All parameters of a defence and of what it is made of, as plain values."""
+    """All parameters of a defence and of its parts, as plain values."""
     if value is None:
         return {}
     if isinstance(value, list | tuple):
@@ -226,7 +226,7 @@ def _seconds(stages: Sequence[Stage], total: float) -> dict[str, float]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with None for what is not a number: JSON has no word for it."""
+    """The value with None in place of NaN and infinity, which JSON lacks."""
     if isinstance(value, list):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -23,18 +23,18 @@ def accuracy(facts: Facts) -> Published | None:
     """The accuracy that the paper has for a cell; None where it has none."""
     own = {"features"} | ({"k"} if facts["defense"] == "feature-knn" else set())
     changed = facts["training"] or set(facts["parameters"]) - own
-    # What the paper compares with has settings of its own, which its authors tuned for a graph.
+    # The paper's baselines have settings of their own, tuned by its authors for each graph.
     if str(facts["split"]).startswith("random") or (changed and facts["defense"] not in ("prognn", "gnnguard")):
         return None
     attack, budget = threat(facts)
-    # A clean graph without an attack in mind has the test nodes that the paper's tables of Metattack have.
+    # A clean graph has the same test nodes as in the paper's tables of Metattack.
     attack = "metattack" if attack == "none" else attack
     backbone = "gcn" if facts["defense"] == "lfr" else facts["backbone"]  # which has its own GCN
     return _accuracies().get((facts["graph"], attack, budget, backbone, _defense(facts)))
 
 
 def other(facts: Facts, column: str) -> float | None:
-    """What the paper has of homophily or recovery; it has them for GARNET's graph, under Metattack where it says so."""
+    """The paper's homophily or recovery, which it reports for GARNET's graphs, under Metattack where it says."""
     tables, graph = _document(), facts["graph"]
     if facts["measure"] == "homophily":
         if column == "clean":

@@ -1,4 +1,4 @@
-"""Reading a file that is small if it is what it should be."""
+"""Reading files that ought to be small, such as studies and records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_small(path: str | Path, most: int) -> bytes:
-    """The bytes of a file, unless it has more than `most`; a device or a pipe, which may never end, is no file.
+    """The bytes of a regular file of at most `most` bytes; devices and pipes, which may never end, are refused.
 
     Raises:
         OSError: it cannot be read, or is not such a file; the reason is its `strerror`.
@@ -34,5 +34,5 @@ def reason_of(error: OSError) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """A pipe that nobody writes to would keep an ordinary call from ever returning."""
+    """Open without blocking: opening a pipe that nobody writes to would never return."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

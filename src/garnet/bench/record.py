@@ -1,4 +1,4 @@
-"""What was measured: one JSON line a cell, appended whole, read with every damaged line named."""
+"""What was measured: one line of JSON per cell, appended whole; reading names every damaged line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from garnet.io.failures import writing
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Record:
-    """One measured cell; all of it is plain values.
+    """One measured cell, in plain values.
 
     Attributes:
         key: of the cell.
@@ -81,7 +81,7 @@ class Damage:
     Attributes:
         line: its number, from 1.
         why: what is wrong with it.
-        begun: whether it begins like a record; what a run that was killed left behind does.
+        begun: whether it begins like a record, as a line does that was cut short when a run was killed.
     """
 
     line: int
@@ -158,7 +158,7 @@ def append_record(path: str | Path, record: Record) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    """Wait until no other run writes; where the system or the file system knows no locks, do not."""
+    """Wait until no other run is writing; go ahead where the system or the file system has no locks."""
     if sys.platform != "win32":
         import fcntl
 
@@ -167,7 +167,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _write(descriptor: int, line: bytes, size: int) -> None:
-    """Write a line at the end of a file of this size, which it has again if that fails."""
+    """Write a line at the end of a file of this size; if that fails, cut the file back to it."""
     written = 0
     try:
         with _no_signal_of_size():
@@ -186,7 +186,7 @@ def _write(descriptor: int, line: bytes, size: int) -> None:
 
 @contextmanager
 def _no_signal_of_size() -> Iterator[None]:
-    """Where a file meets a limit on its size, have the error and not the signal, which may end the process.
+    """When a file hits the limit on its size, get the error, not the signal, which may end the process.
 
     Python ignores the signal, but a program that has Python in it, or one that was told to, does not.
     """

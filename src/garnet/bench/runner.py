@@ -1,4 +1,4 @@
-"""Runs the cells of a study that a file does not have yet, each by itself, and appends what comes out."""
+"""Runs the cells of a study that are not in a file of records yet, and appends a record of each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from garnet.bench.cell import Cell
 from garnet.bench.measure import failed, is_outdated, measure_cell
 from garnet.bench.record import Damage, Record, append_record, latest, read_records
 from garnet.bench.study import Study
-from garnet.errors import GarnetError, ParameterError
-from garnet.parameters import require_device
+from garnet.errors import GarnetError
+from garnet.parameters import Count, require_arguments, require_device
 from garnet.progress import Progress, Step
 
 
@@ -79,7 +79,8 @@ def run(
         ParameterError: `jobs` or `device` is not possible here.
         GarnetError: the file cannot be read or written, or is not one of records.
     """
-    _require_possible(jobs, device)
+    require_arguments("run", jobs=(jobs, Count))
+    require_device(device, "run")
     before, damages = read_records(path)
     if damages and not before and not any(damage.begun for damage in damages):
         raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
@@ -122,12 +123,6 @@ class _Teller:
         self._progress(Step(str(record), record.outcome, self._done, self._total))
 
 
-def _require_possible(jobs: int, device: str) -> None:
-    if jobs < 1:
-        raise ParameterError(f"The 'jobs' parameter of run must be an integer >= 1. Got {jobs} instead.")
-    require_device(device, "run")
-
-
 def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[Record, None, None]:
     for cell in cells:
         tell.begins(cell)
@@ -137,8 +132,8 @@ def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[
 def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: _Teller) -> Generator[Record, None, None]:
     waiting, suspects = deque(cells), deque[Cell]()
     while waiting or suspects:
-        # When a worker dies, all cells that ran are lost and none is named: they run again alone, and the one of which
-        # a worker dies once more has failed.
+        # When a worker dies, all running cells are lost, and nothing says which one killed it. Each runs again alone,
+        # and the one whose worker dies again has failed.
         source, width = (suspects, 1) if suspects else (waiting, jobs)
         running: dict[Future[Record], Cell] = {}
         start = time.perf_counter()
@@ -186,7 +181,7 @@ def _begin(threads: int) -> None:
 
 
 def _follow_parent() -> None:
-    """End with the parent, even one that was killed and could not say so."""
+    """End when the parent does, even if it was killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()

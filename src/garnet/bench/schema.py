@@ -1,4 +1,4 @@
-"""What the fields of a record may hold: checked once, when it is read, and for a cell when a study names it."""
+"""What the fields of a record may hold, checked when it is read; those of a cell also when a study names it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from garnet.errors import brief
+from garnet.parameters import is_number, is_whole
 
 Check = Callable[[Any, str], None]
 """(value, name of its field) -> nothing, or a ValueError that names the field and says what it must be."""
@@ -46,52 +47,32 @@ def _require(holds: bool, value: Any, field: str, must: str) -> None:
         raise ValueError(f"its field {brief(field)} must be {must}, not {brief(value)}")
 
 
-def is_number(value: Any) -> bool:
-    """Whether it is a number as JSON and TOML have it, and not a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_whole(value: Any) -> bool:
-    """Whether it is an integer, and not a truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def _holding(holds: Callable[[Any], bool], must: str) -> Check:
+    return lambda value, field: _require(holds(value), value, field, must)
 
 
 def _one_of(*names: str) -> Check:
-    def check(value: Any, field: str) -> None:
-        _require(isinstance(value, str) and value in names, value, field, f"one of {', '.join(names)}")
-
-    return check
+    return _holding(lambda value: isinstance(value, str) and value in names, f"one of {', '.join(names)}")
 
 
 def _text(longest: int = LONGEST_NAME, *, least: int = 0, printable: bool = True) -> Check:
-    kind = "printable text" if printable else "text"
-    must = f"{kind} of {least} to {longest} characters"
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and least <= len(value) <= longest and (value.isprintable() or not printable)
 
-    def check(value: Any, field: str) -> None:
-        fits = isinstance(value, str) and least <= len(value) <= longest
-        _require(fits and (value.isprintable() or not printable), value, field, must)
-
-    return check
+    return _holding(fits, f"{'printable text' if printable else 'text'} of {least} to {longest} characters")
 
 
 def _number(low: float = -_LARGEST, high: float = _LARGEST) -> Check:
-    def check(value: Any, field: str) -> None:
-        _require(is_number(value) and low <= value <= high, value, field, f"a number from {low:g} to {high:g}")
-
-    return check
+    return _holding(lambda value: is_number(value) and low <= value <= high, f"a number from {low:g} to {high:g}")
 
 
-def _whole(value: Any, field: str) -> None:
-    fits = is_whole(value) and 0 <= value <= _LARGEST_INTEGER
-    _require(fits, value, field, f"an integer from 0 to {_LARGEST_INTEGER}")
+_whole = _holding(
+    lambda value: is_whole(value) and 0 <= value <= _LARGEST_INTEGER, f"an integer from 0 to {_LARGEST_INTEGER}"
+)
 
 
 def _maybe(check: Check) -> Check:
-    def check_given(value: Any, field: str) -> None:
-        if value is not None:
-            check(value, field)
-
-    return check_given
+    return lambda value, field: None if value is None else check(value, field)
 
 
 def _several(check: Check, *, least: int = 0, most: int = MOST_SEEDS) -> Check:
@@ -132,12 +113,12 @@ def _setting(value: Any, field: str) -> None:
     elif isinstance(value, str):
         _text()(value, field)
     elif value is not None and not isinstance(value, bool):
-        _require(is_number(value), value, field, "text, a number or a list of numbers")
+        _require(isinstance(value, int | float), value, field, "text, a number or a list of numbers")
         _number()(value, field)
 
 
 def _plain(value: Any, field: str, depth: int = 0) -> None:
-    """Whatever can be told in JSON, and told again."""
+    """Anything that can be written as JSON and read back."""
     _require(depth < _DEEPEST, value, field, f"no more than {_DEEPEST} levels deep")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in parts:

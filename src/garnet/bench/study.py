@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -14,10 +14,11 @@ from typing import Any, get_args, get_origin
 from garnet.bench.build import AUTHORS, parameter_types, registered
 from garnet.bench.cell import Cell, Pairs, Value, is_own_attack, names_its_budget
 from garnet.bench.reading import read_small, reason_of
-from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, check_cell, is_number, is_whole
+from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, check_cell
 from garnet.datasets import names
 from garnet.defenses.lookup import defense_names, is_purifier, takes_backbone, takes_training
 from garnet.errors import ParameterError, brief
+from garnet.parameters import is_number, is_whole
 from garnet.registry import BACKBONES, field_types, known_name
 from garnet.training.loop import Training
 
@@ -219,8 +220,7 @@ def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]
             raise ParameterError(f"The attack {alone[0]!r} has no budget and needs a group of cells of its own.")
         return [None]
     budgets = _listed(group, "budget")
-    # An integer may be beyond what a float can be.
-    if not budgets or not all(is_number(one) and 0 <= one <= sys.float_info.max for one in budgets):
+    if not budgets or not all(is_number(one) and 0 <= one < math.inf for one in budgets):
         got = f"Got {brief(group['budget'])} instead." if "budget" in group else "There is none."
         raise ParameterError(f"An attack needs a 'budget', a number >= 0 or a list of them. {got}")
     return [float(budget) for budget in budgets]

@@ -1,4 +1,4 @@
-"""Records become a table, with the paper's numbers beside ours."""
+"""Tables of records, with the paper's numbers beside ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """What the row is of, and its entries."""
+    """One row: its labels and its entries."""
 
     labels: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -175,23 +175,29 @@ class _Accuracy:
 
     def _unseen(self, cells: Sequence[Facts]) -> list[str]:
         """Settings that no row shows, because a defence has the same ones in all cells of a graph."""
-        unseen: dict[str, list[str]] = {}
+        unseen: dict[str, dict[str, None]] = {}
         for facts in cells:
             shown = {"parameters": self._swept_of(facts), "training": self._trained.get(facts["defense"], set())}
             given = {k: v for part, names in shown.items() for k, v in facts[part].items() if k not in names}
             if given:
-                where = unseen.setdefault(f"{facts['defense']}, {_assigned(given)}", [])
-                where.extend([facts["graph"]] if facts["graph"] not in where else [])
-        return ["Settings: " + "; ".join(f"{one} on {', '.join(where)}" for one, where in unseen.items()) + "."] * bool(
-            unseen
-        )
+                unseen.setdefault(f"{facts['defense']}, {_assigned(given)}", {})[facts["graph"]] = None
+        told = "; ".join(f"{one} on {', '.join(graphs)}" for one, graphs in unseen.items())
+        return [f"Settings: {told}."] if told else []
 
     def _swept_of(self, facts: Facts) -> set[str]:
         return self._swept.get(facts["defense"], set())
 
 
+_LEGENDS = {
+    "homophily": "Share of edges between nodes of one class, each edge once; in brackets, the paper's.",
+    "recovery": "Two-hop neighbourhoods of the clean graph: mean over all nodes; in brackets, the paper's over five.",
+    "rank": "Singular values of the adjacency above a millionth of the largest, by budget.",
+}
+_COLUMNS = {"homophily": ("clean", "input", "after"), "recovery": ("recall", "precision")}
+
+
 class _Plain:
-    """Rows of cells, columns of what was measured of each."""
+    """Rows of cells, columns of what was measured of each; ranks have a column a budget."""
 
     heads = ("graph", "attack", "backbone", "defence", "parameters")
 
@@ -205,9 +211,7 @@ class _Plain:
         return (facts["graph"], _attack(facts), facts["backbone"] or "", facts["defense"], given)
 
     def columns_of(self, facts: Facts) -> tuple[str, ...]:
-        if self._measure == "rank":
-            return ("clean" if not facts["budget"] else f"{facts['budget']:g}",)
-        return ("clean", "input", "after") if self._measure == "homophily" else ("recall", "precision")
+        return _COLUMNS.get(self._measure) or (f"{facts['budget']:g}" if facts["budget"] else "clean",)
 
     def entry(self, column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
         if not cells:
@@ -217,19 +221,13 @@ class _Plain:
         record = found.get(key_of(cells[0]))
         if record is None or record.status == "failed":
             return Entry("failed" if record else _MISSING, beside)
-        value = record.values.get("rank" if self._measure == "rank" else column)
-        if value is None:
-            return Entry(_MISSING, beside)
-        return Entry(str(value) if self._measure == "rank" else f"{value:.2f}", beside)
+        if self._measure == "rank":
+            return Entry(str(record.values["rank"]), beside)
+        value = record.values.get(column)
+        return Entry(_MISSING if value is None else f"{value:.2f}", beside)
 
     def legend(self, rows: Sequence[Row]) -> list[str]:
-        if self._measure == "homophily":
-            return ["Share of edges between nodes of one class, each edge once; in brackets, the paper's."]
-        if self._measure == "recovery":
-            return [
-                "Two-hop neighbourhoods of the clean graph: mean over all nodes; in brackets, the paper's over five."
-            ]
-        return ["Singular values of the adjacency above a millionth of the largest, by budget."]
+        return [_LEGENDS[self._measure]]
 
 
 def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:

@@ -44,7 +44,7 @@ def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0
         (2, 2, 2)
     """
     require_split(train, val, seed)
-    classes = _known_classes(labels)
+    classes = one_label_a_node([] if labels is None else labels)
     known = np.flatnonzero(classes >= 0)
     if not len(known):
         raise GraphError("No node has a label, so there is nothing to split; give labels or a split of your own.")
@@ -134,8 +134,13 @@ def aimed_at(split: Split | None, targets: NDArray[np.int64]) -> Split:
     return Split(train[~np.isin(train, targets)], val[~np.isin(val, targets)], targets)
 
 
-def _known_classes(labels: ArrayLike | None) -> NDArray[np.int64]:
-    array = as_array([] if labels is None else labels, "Labels")
+def one_label_a_node(labels: ArrayLike | None) -> NDArray[np.int64]:
+    """Labels of any integers, one a node.
+
+    Raises:
+        GraphError: they are something else.
+    """
+    array = as_array(labels, "Labels")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise GraphError(f"Labels must be one integer a node. Got shape {array.shape}, dtype {array.dtype} instead.")
     return array.astype(np.int64)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from garnet.datasets.splits import one_label_a_node
 from garnet.errors import GraphError
 from garnet.graph.edges import pairs
 from garnet.graph.graph import Edges, Graph, as_graph
-from garnet.io.arrays import as_array
 from garnet.linalg.device_graph import joined
 from garnet.parameters import Count, Natural, NonNegative, Seed, Share, number, require_arguments, whole
 
@@ -125,18 +125,10 @@ def nested_block_model(
     reach = _reach(n, mean_degree, exponent, rng)
     tightness = rng.beta(2, 2, len(levels[-1]) - 1)
 
-    draws = round(n * mean_degree / 2)
-    first = _locate(reach, rng.random(draws) * reach[-1])
-    tight = tightness[np.searchsorted(levels[-1], first, side="right") - 1]
-    steps = np.minimum(rng.geometric(np.clip(tight, 1e-3, 1)) - 1, len(levels) - 1)
-    place = rng.random(draws)
-    for step, bounds in enumerate(reversed(levels)):
-        here = np.flatnonzero(steps == step)
-        community = np.searchsorted(bounds, first[here], side="right") - 1
-        low, high = reach[bounds[community]], reach[bounds[community + 1]]
-        place[here] = low + place[here] * (high - low)
+    first = _locate(reach, rng.random(round(n * mean_degree / 2)) * reach[-1])
+    second = _locate(reach, _places_nearby(first, tightness, levels, reach, rng))
     order = rng.permutation(n)
-    ends = torch.from_numpy(order[np.stack([first, _locate(reach, place)])])
+    ends = torch.from_numpy(order[np.stack([first, second])])
     labels = np.empty(n, np.int64)
     labels[order] = np.searchsorted(levels[1], np.arange(n), side="right") - 1
     return as_graph(_joined_once(ends, n), labels=labels)
@@ -207,14 +199,10 @@ def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: i
         (3, 8)
     """
     require_arguments("class_features", dim=(dim, Count), signal=(signal, NonNegative), seed=(seed, Seed))
-    classes = as_array(labels, "Labels")
-    if classes.ndim != 1 or classes.dtype.kind not in "iu":
-        raise GraphError(
-            f"Labels must be one integer a node. Got shape {classes.shape}, dtype {classes.dtype} instead."
-        )
+    classes = one_label_a_node(labels)
     # A second number in the seed, or the noise would repeat the draws that placed the labels and edges.
     rng = np.random.default_rng([seed, 1])
-    rows = np.maximum(classes.astype(np.int64), -1)
+    rows = np.maximum(classes, -1)
     means = rng.standard_normal((rows.max(initial=-1) + 1, dim))
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
     # An unknown label, -1, finds the last row.
@@ -285,6 +273,25 @@ def _split_again(bounds: NDArray[np.int64], children: int, rng: np.random.Genera
     shares = rng.dirichlet(np.full(children, 2.0), len(bounds) - 1).cumsum(axis=1)[:, :-1]
     cuts = bounds[:-1, None] + np.rint(shares * np.diff(bounds)[:, None]).astype(np.int64)
     return np.unique(np.concatenate([bounds, cuts.ravel()]))
+
+
+def _places_nearby(
+    nodes: NDArray[np.int64],
+    tightness: NDArray[np.float64],
+    levels: list[NDArray[np.int64]],
+    reach: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """For each node a place on the line, in the smallest community around it with its tightness, or in a larger one."""
+    tight = tightness[np.searchsorted(levels[-1], nodes, side="right") - 1]
+    steps = np.minimum(rng.geometric(np.clip(tight, 1e-3, 1)) - 1, len(levels) - 1)
+    place = rng.random(len(nodes))
+    for step, bounds in enumerate(reversed(levels)):
+        here = np.flatnonzero(steps == step)
+        community = np.searchsorted(bounds, nodes[here], side="right") - 1
+        low, high = reach[bounds[community]], reach[bounds[community + 1]]
+        place[here] = low + place[here] * (high - low)
+    return place
 
 
 def _joined_once(ends: torch.Tensor, n: int) -> Graph:

@@ -100,11 +100,7 @@ class AdversarialTraining(Defense):
             plain = course.plain_epochs(inputs)
             epochs = self._attacked_epochs(graph, inputs, flips) if flips else plain
             # One after the other, because each is attacked in its own way; a model that teaches another is not.
-            predictors = [
-                one
-                for seed in seeds
-                for one in course.predictors([seed], course.best([seed], epochs, teacher=plain), inputs)
-            ]
+            predictors = course.predictors(seeds, epochs, inputs, teacher=plain)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
     def _attacked_epochs(self, graph: Graph, inputs: GCNInputs, flips: int) -> Epochs[GCNInputs]:
@@ -115,9 +111,9 @@ class AdversarialTraining(Defense):
         def epochs(
             parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
         ) -> Iterator[Sequence[Round[GCNInputs]]]:
-            adversary = _Adversary(self, graph, inputs, flips, supervision, seeds[0])
+            adversary = _Adversary(self, graph, flips, supervision, seeds[0])
             for epoch in count():
-                seen = adversary.attacked(parameters) if epoch >= begins else inputs
+                seen = adversary.attacked(parameters, inputs) if epoch >= begins else inputs
                 yield [Round([(seen, supervision)], inputs if epoch >= counts else None)]
 
         return epochs
@@ -147,28 +143,22 @@ class _Adversary:
     """An attack that goes on while the model learns."""
 
     def __init__(
-        self,
-        defense: AdversarialTraining,
-        graph: Graph,
-        inputs: GCNInputs,
-        flips: int,
-        supervision: Supervision,
-        seed: int,
+        self, defense: AdversarialTraining, graph: Graph, flips: int, supervision: Supervision, seed: int
     ) -> None:
         n, device = graph.num_nodes, defense.device
-        self._defense, self._nodes_in_all, self._inputs, self._flips = defense, n, inputs, flips
-        self._supervision, self._generator = supervision, np.random.default_rng(seed)
+        self._defense, self._graph, self._flips, self._supervision = defense, graph, flips, supervision
+        self._generator = np.random.default_rng(seed)
         self._size = defense.block_size or max(_LEAST_BLOCK, _PAIRS_PER_FLIP * flips)
         self._pairs = Candidates(n, np.zeros(0, dtype=np.int64), torch.zeros(0, dtype=torch.int64, device=device))
         self._nodes = supervision.nodes if defense.attacked == "taught" else torch.arange(n, device=device)
         self._edges = torch.from_numpy(graph.edges).to(device), torch.from_numpy(graph.weights).to(device)
         self._descent: ProjectedAscent | None = None
 
-    def attacked(self, parameters: Parameters) -> GCNInputs:
-        """The graph after a few more steps against a model."""
-        defense, inputs, flips = self._defense, self._inputs, self._flips
+    def attacked(self, parameters: Parameters, inputs: GCNInputs) -> GCNInputs:
+        """The graph after a few more steps against a model, which sees `inputs` of the clean one."""
+        defense, flips = self._defense, self._flips
         learnt = {name: value.detach() for name, value in parameters.items()}
-        model = EdgeModel(defense.backbone, learnt, inputs, self._nodes_in_all, defense.device)
+        model = EdgeModel(defense.backbone, learnt, inputs, self._graph.num_nodes, defense.device)
         with torch.no_grad():
             predicted = defense.backbone.logits(learnt, inputs, None)[0].argmax(dim=1)
         labels = torch.where(self._supervision.taught[0], self._supervision.target[0], predicted)[self._nodes]

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from garnet.backbones import MLP
-from garnet.backbones.base import Features, Noise, Parameters, gcn_matrix, propagate
+from garnet.backbones.base import Features, Noise, Parameters, propagate
+from garnet.backbones.matrices import gcn_matrix
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.sparse import SparseMatrix

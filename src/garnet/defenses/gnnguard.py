@@ -12,9 +12,9 @@ from torch import Tensor
 from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Features, Noise, Parameters, require_features
 from garnet.defenses.base import Model
-from garnet.defenses.graphlets import graphlet_degrees
 from garnet.defenses.jaccard import cosine_similarity
 from garnet.graph.graph import Graph
+from garnet.graph.graphlets import graphlet_degrees
 from garnet.linalg.edge_weighted import Pattern
 from garnet.linalg.sparse import pair_products
 from garnet.parameters import Share

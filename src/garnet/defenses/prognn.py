@@ -99,12 +99,9 @@ class ProGNN(Defense):
         clock = Clock(progress)
         with clock("learn graph and model"):
             course = Course(self.backbone, graph, self.training, self.device, progress)
-            learner = _GraphLearner(self, graph)
             # One after the other, because each learns a graph of its own. Without it the model is worth nothing, so
             # none is given.
-            predictors = [
-                one for seed in seeds for one in course.predictors([seed], course.best([seed], learner.epochs), None)
-            ]
+            predictors = course.predictors(seeds, _GraphLearner(self, graph).epochs, None)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, gcn_matrix, glorot, linear, propagate
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.matrices import gcn_matrix
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.sparse import SparseMatrix
@@ -70,9 +71,7 @@ class RGCN(Model):
     gamma: NonNegative = 1.0
     kl: NonNegative = 1.25
     decay: NonNegative = 5e-4
-    training: Training = field(
-        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None),
-    )
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=0.0, patience=None))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights; there are no biases."""

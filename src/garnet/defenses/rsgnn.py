@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from garnet.backbones import GCN
-from garnet.backbones.base import Features, Noise, Parameters, fan_in
-from garnet.backbones.mlp import perceptron
+from garnet.backbones.base import Features, Noise, Parameters
+from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
 from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
@@ -114,14 +114,9 @@ class RSGNN(Model):
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The predictor's weights as torch's `Linear` draws them, the GCN's as Glorot, without bias to begin with."""
-        first, second = fan_in(features, self.width, generator), fan_in(self.width, self.width, generator)
-        return {
-            "code_weight0": first[0],
-            "code_bias0": first[1],
-            "code_weight1": second[0],
-            "code_bias1": second[1],
-            **self._gcn.initial(features, classes, generator),
-        }
+        codes = MLP(hidden=self.width).initial(features, self.width, generator)
+        named = {f"code_{name}": value for name, value in codes.items()}
+        return named | self._gcn.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> RSGNNInputs:
         """Unit features, the candidates, and the factors of the reconstruction."""

@@ -10,18 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import (
-    Features,
-    Noise,
-    Parameters,
-    dropout,
-    fan_in,
-    gcn_matrix,
-    glorot,
-    linear,
-    propagate,
-    symmetric_matrix,
-)  # fmt: skip
+from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, glorot, linear, propagate
+from garnet.backbones.matrices import gcn_matrix, symmetric_matrix
 from garnet.defenses.base import Model
 from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
@@ -108,9 +98,7 @@ class SimPGCN(Model):
     trust: ShareWithin = 0.25
     similarity_weight: NonNegative = 0.1
     similar: Count = 5
-    training: Training = field(
-        default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60),
-    )
+    training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights for the layers; small ones for what weighs the graphs, so that `trust` holds everywhere."""

@@ -82,9 +82,9 @@ class Budget:
             return cls.fraction(float(number.scaleb(-2)))
         count = int(number) if number == number.to_integral_value() else float(number)
         if unit.endswith("target"):
-            return cls.per_target(count)  # type: ignore[arg-type]
+            return cls("per_target", count)
         entries = unit.startswith("entr") or (not unit and what == "entries")
-        return (cls.entries if entries else cls.edges)(count)  # type: ignore[arg-type]
+        return cls("entries" if entries else "edges", count)
 
     def __str__(self) -> str:
         if self.kind == "fraction":

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.graph import Edges, Graph
+from garnet.graph.html import html_table
 from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
 from garnet.io.text import reading
@@ -201,13 +202,24 @@ class Perturbation:
         same = all(getattr(self, name) == getattr(other, name) for name in _DESCRIBED)
         return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         parts = [f"{self.edges.shape[1]} edges"] if self.edges.shape[1] or not len(self.entries) else []
         parts += [f"{len(self.entries)} entries"] if len(self.entries) else []
         parts += [f"by {self.attack}, seed {self.seed}"] if self.attack else []
         return f"Perturbation({', '.join(parts)}{'' if self.complete else ', stopped'})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "attack": self.attack,
+            "budget": self.budget,
+            "seed": str(self.seed),
+            "flipped edges": f"{self.edges.shape[1]:,}",
+            "changed features": f"{len(self.entries):,}",
+            "targets": f"{len(self.targets):,}" if len(self.targets) else "the whole graph",
+            "made for the graph": self.fingerprint,
+            "stopped early": "no" if self.complete else "yes",
+        }
+        return html_table("Perturbation", {name: text for name, text in rows.items() if text})
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """By the names under which they are saved, integers in the smaller type that holds them."""

@@ -106,36 +106,29 @@ class Archive:
         """The data of array `name`, checked against its checksum, in this machine's byte order."""
         header = self.header(name, kinds, ndim)
         self.require_memory([name], times=1)
-        flat = np.empty(math.prod(header.shape), header.dtype)
-        raw = flat.view(np.uint8)
-        with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
-            stream.read(header.offset)
-            # Reading on to the end of the member is what makes zipfile compare the checksum.
-            if not _fill(raw, stream) or stream.read(1):
-                raise GraphError(f"its array '{name}' is not as long as it declares.")
-            # Of an array without numbers a side can be longer than any array may be.
-            shaped = flat.reshape(header.shape, order="F" if header.fortran else "C")
-        return shaped.astype(header.dtype.newbyteorder("="), copy=False)
+        (flat,) = self.pieces(name, None, kinds)
+        # Of an array without numbers a side can be longer than any array may be.
+        with _damage(f"its array '{name}' is damaged"):
+            return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
     def pieces(self, name: str, length: int | None, kinds: str = "biuf") -> Iterator[NDArray[Any]]:
         """The numbers of array `name` in the order of the file, `length` at a time, so that it is never held whole.
 
         They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
-        A `length` of None gives the whole array at once.
+        There is one piece at least; a `length` of None gives all in one.
         """
-        if length is None:
-            yield self.read(name, kinds)
-            return
         header = self.header(name, kinds)
         self.require_memory([name], times=0)
         left = math.prod(header.shape)
         with _damage(f"its array '{name}' is damaged"), self._zip.open(self._members[name]) as stream:
             stream.read(header.offset)
-            while left:
-                numbers = np.empty(min(length, left), header.dtype)
+            more = True
+            while more:
+                numbers = np.empty(left if length is None else min(length, left), header.dtype)
                 left -= len(numbers)
+                more = left > 0
                 # Reading on to the end of the member is what makes zipfile compare the checksum.
-                if not _fill(numbers.view(np.uint8), stream) or (not left and stream.read(1)):
+                if not _fill(numbers.view(np.uint8), stream) or (not more and stream.read(1)):
                     raise GraphError(f"its array '{name}' is not as long as it declares.")
                 yield numbers.astype(header.dtype.newbyteorder("="), copy=False)
 

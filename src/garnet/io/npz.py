@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
@@ -20,6 +20,7 @@ from garnet.io.text import reading
 Layout = Literal["benchmark", "csr", "csc", "coo"]
 """That of the gnn-benchmark collection, or a format of SciPy's."""
 
+_LISTED = ("row", "col", "data")
 _PARTS = ("idx_train", "idx_val", "idx_test")
 # Proving an adjacency symmetric holds its entries about five times over; features are copied once at most.
 _ADJACENCY_COPIES, _FEATURE_COPIES = 5, 2
@@ -29,13 +30,25 @@ def open_npz(path: Path) -> EdgeSource:
     """Either layout; arrays that belong to neither are ignored and never read."""
     with reading(path), Archive(path) as archive:
         layout = _layout_of(archive)
-        if layout == "coo":
-            n, count, edges = _listed(path, archive)
-        else:
-            prefix = "adj_" if layout == "benchmark" else ""
-            n, count, edges = _compressed(path, archive, prefix, by_columns=layout == "csc")
+        prefix = "adj_" if layout == "benchmark" else ""
+        n, _, count = _listed_size(archive) if layout == "coo" else _compressed_size(archive, prefix)
         nodes = _nodes(path, archive, n) if layout == "benchmark" else {}
-        return EdgeSource(edges=edges, num_nodes=n, row_is="direction", count=lambda: count, path=path, **nodes)
+
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        copies = 0 if at_once else _ADJACENCY_COPIES
+        with reading(path), Archive(path) as archive:
+            if layout == "coo":
+                archive.require_memory(_LISTED, times=copies)
+                for rows, cols, values in zip(*(archive.pieces(name, at_once) for name in _LISTED), strict=True):
+                    heads, tails = _checked_places(rows, "row", n), _checked_places(cols, "col", n)
+                    yield checked_pairs(heads, tails, _narrowed(values), n)
+                return
+            starts = _starts(archive, prefix, count, copies)
+            for begin, tails, values in _entries(archive, prefix, n, at_once):
+                heads = rows_between(starts, begin, begin + len(tails))
+                yield checked_pairs(*((tails, heads) if layout == "csc" else (heads, tails)), values, n)
+
+    return EdgeSource(edges=edges, num_nodes=n, row_is="direction", count=lambda: count, path=path, **nodes)
 
 
 def write_npz(graph: GraphArrays, stream: BinaryIO, others: Mapping[str, NDArray[Any]] | None = None) -> None:
@@ -81,44 +94,6 @@ def _layout_of(archive: Archive) -> Layout:
     return cast(Layout, layout)
 
 
-def _listed(path: Path, archive: Archive) -> tuple[int, int, Callable[[int | None], Iterator[Pairs]]]:
-    """Size, number of entries, and the entries of an adjacency matrix in coo format."""
-    n, _ = _shape(archive, "")
-    (count,) = archive.header("data", ndim=1).shape
-    for name in ("row", "col"):
-        _require_length(archive, name, count, "one for each entry")
-    require_plausible(n, count, "nodes")
-    names = ("row", "col", "data")
-    archive.require_memory(names, times=0)
-
-    def edges(at_once: int | None) -> Iterator[Pairs]:
-        with reading(path), Archive(path) as archive:
-            archive.require_memory(names, times=_ADJACENCY_COPIES if at_once is None else 0)
-            for rows, cols, values in zip(*(archive.pieces(name, at_once) for name in names), strict=True):
-                heads, tails = _checked_places(rows, "row", n), _checked_places(cols, "col", n)
-                yield checked_pairs(heads, tails, _narrowed(values), n)
-
-    return n, count, edges
-
-
-def _compressed(
-    path: Path, archive: Archive, prefix: str, *, by_columns: bool
-) -> tuple[int, int, Callable[[int | None], Iterator[Pairs]]]:
-    """Size, number of entries, and the entries of an adjacency matrix in csr or csc format."""
-    n, _, count = _compressed_size(archive, prefix)
-
-    def edges(at_once: int | None) -> Iterator[Pairs]:
-        with reading(path), Archive(path) as archive:
-            copies = _ADJACENCY_COPIES if at_once is None else 0
-            starts = _starts(archive, prefix, count, copies)
-            for begin, places, values in _entries(archive, prefix, n, at_once):
-                rows = rows_between(starts, begin, begin + len(places))
-                heads, tails = (places, rows) if by_columns else (rows, places)
-                yield checked_pairs(heads, tails, values, n)
-
-    return n, count, edges
-
-
 def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
     """Features, labels, split and names in the benchmark's layout, as `EdgeSource` has them."""
     features = None
@@ -162,7 +137,7 @@ def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
 
     def rows(at_once: int | None) -> Iterator[Rows]:
         with reading(path), Archive(path) as archive:
-            starts = _starts(archive, "attr_", count, _FEATURE_COPIES if at_once is None else 0)
+            starts = _starts(archive, "attr_", count, 0 if at_once else _FEATURE_COPIES)
             done = 0
             rest: tuple[NDArray[Any], ...] = ()
             for begin, *piece in _entries(archive, "attr_", width, at_once):
@@ -192,6 +167,17 @@ def _compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
     require_plausible(columns, entries, "columns")
     archive.require_memory([f"{prefix}{piece}" for piece in ("data", "indices", "indptr")], times=0)
     return rows, columns, entries
+
+
+def _listed_size(archive: Archive) -> tuple[int, int, int]:
+    """The same of a coo matrix."""
+    n, _ = _shape(archive, "")
+    (entries,) = archive.header("data", ndim=1).shape
+    for name in ("row", "col"):
+        _require_length(archive, name, entries, "one for each entry")
+    require_plausible(n, entries, "nodes")
+    archive.require_memory(_LISTED, times=0)
+    return n, n, entries
 
 
 def _starts(archive: Archive, prefix: str, entries: int, copies: int) -> NDArray[np.int64]:

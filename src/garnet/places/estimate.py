@@ -28,9 +28,9 @@ SECONDS_A_BLOCK = 2e-3
 """For each part, what a product of a block of columns takes however short the part is."""
 SECONDS_A_SQUARE = 0.28e-9
 """To keep a basis orthogonal: for each row, and the square of the number of columns."""
-SECONDS_A_CANDIDATE, SECONDS_A_COORDINATE = 25e-9, 1.5e-9
+SECONDS_A_CANDIDATE, SECONDS_A_COORDINATE = 5e-9, 0.3e-9
 """To compare a point with another of a cell nearby, and more for each coordinate."""
-SECONDS_AN_EXACT_COORDINATE = 0.3e-9
+SECONDS_AN_EXACT_COORDINATE = 0.08e-9
 """The same where every point is compared with all others."""
 SECONDS_A_CELL = 28e-6
 """To read from one part the points of a cell that is searched."""

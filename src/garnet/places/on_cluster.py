@@ -56,7 +56,8 @@ class OnCluster:
         self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
     ) -> Iterator[GraphOnDisk | Purification]:
         """See `Place`."""
-        task = Task(place=self, method=method, source=source_of(graph), symmetrize=symmetrize, progress=progress)
+        source = source_of(graph, symmetrize=symmetrize)
+        task = Task(place=self, method=method, source=source, symmetrize=symmetrize, progress=progress)
         with task.open() as work:
             yield work
 

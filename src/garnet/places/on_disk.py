@@ -75,7 +75,8 @@ class OnDisk:
         self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
     ) -> Iterator[GraphOnDisk | Purification]:
         """See `Place`."""
-        task = Task(place=self, method=method, source=source_of(graph), symmetrize=symmetrize, progress=progress)
+        source = source_of(graph, symmetrize=symmetrize)
+        task = Task(place=self, method=method, source=source, symmetrize=symmetrize, progress=progress)
         with task.open() as work:
             yield work
 
@@ -84,9 +85,9 @@ class OnDisk:
         return run_locally
 
 
-def source_of(graph: Any) -> Path | Graph:
+def source_of(graph: Any, *, symmetrize: bool = False) -> Path | Graph:
     """What is read piece by piece: a file by its path, and all else as a graph."""
-    return Path(graph) if isinstance(graph, str | Path) else as_graph(graph)
+    return Path(graph) if isinstance(graph, str | Path) else as_graph(graph, symmetrize=symmetrize)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +307,8 @@ class _ToFile:
     ) -> Iterator[GraphOnDisk]:
         """See `Place`."""
         place = replace(self.place, output=None)
-        task = Task(place=place, method=method, source=source_of(graph), symmetrize=symmetrize, progress=progress)
+        source = source_of(graph, symmetrize=symmetrize)
+        task = Task(place=place, method=method, source=source, symmetrize=symmetrize, progress=progress)
         with task.open_for_file(Path(self.place.output)) as work:
             yield work
 

@@ -90,6 +90,8 @@ def alikeness(rows: Tensor | Callable[[Tensor], Tensor], edges: Edges | Tensor, 
     """
     take = rows.__getitem__ if isinstance(rows, Tensor) else rows
     edges = torch.as_tensor(edges).cpu().numpy()
+    if not edges.shape[1]:
+        return 0.0
 
     def alike(ends: NDArray[np.int64]) -> NDArray[np.float32]:
         first, second = take(torch.from_numpy(ends.reshape(-1))).reshape(2, ends.shape[1], -1)
@@ -106,8 +108,6 @@ def alikeness(rows: Tensor | Callable[[Tensor], Tensor], edges: Edges | Tensor, 
     else:
         shuffled = ends[rng.integers(len(ends), size=(2, _COMPARED))]
     true, chance = alike(sample), alike(shuffled)
-    if not true.size:
-        return 0.0
     # Against many random pairs at once, ties counting as neither.
     chance.sort()
     wins = np.searchsorted(chance, true, side="left").sum(dtype=np.float64)

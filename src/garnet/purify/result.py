@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -18,6 +17,7 @@ from torch import Tensor
 from garnet.errors import MissingExtra
 from garnet.graph.edges import contains
 from garnet.graph.graph import Edges
+from garnet.graph.html import html_table
 from garnet.io.atomic import atomic_path
 from garnet.linalg.sparse import to_host
 from garnet.progress import Stage
@@ -272,12 +272,6 @@ class Purification:
         rows |= {"edges out": f"{self.graph.num_edges:,}", "settings": str(self.settings), "place": self.place}
         rows["seconds"] = f"{self.seconds:.3g}"
         return html_table("Purification", rows)
-
-
-def html_table(title: str, rows: dict[str, str]) -> str:
-    """A small table, as a notebook shows it."""
-    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items())
-    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
 
 
 def plain_parameters(purifier: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -62,13 +63,13 @@ def distance(left: Tensor, right: Tensor, edges: Tensor) -> Tensor:
 
 def signed(values: Tensor) -> Critical:
     """The entry of U L U^T, the other metric of appendix S, for the signs of these eigenvalues."""
+    return partial(_mirrored_products, values.sign())
 
-    def critical(left: Tensor, right: Tensor, edges: Tensor) -> Tensor:
-        mirrored = right.clone()
-        mirrored[:, : len(values)] *= values.sign().to(right)
-        return inner_products(left, mirrored, edges)
 
-    return critical
+def _mirrored_products(signs: Tensor, left: Tensor, right: Tensor, edges: Tensor) -> Tensor:
+    mirrored = right.clone()
+    mirrored[:, : len(signs)] *= signs.to(right)
+    return inner_products(left, mirrored, edges)
 
 
 class Measured(NamedTuple):

@@ -1,1 +1,1 @@
-"""One self-contained HTML file that shows what was found: of a purification, an audit, a study or a trained model."""
+"""Reports on a purification, an audit, a trained model or a study, each one self-contained HTML file."""

@@ -41,7 +41,7 @@ def audit_sections(
             ("have the most edges", np.ones(len(audit.suspicion))),
         ],
         panels=[("Graph", -1)],
-        words={"kinds": ["given"] * 3, "marked": "suspicious", "score": "suspicion", "single": True},
+        words={"kinds": ["given"] * 3, "marked": "suspicious", "score": "suspicion"},
         text="What lies within two edges of a node; edges that are more likely made up than not are red.",
     )
     made = audit.made or Provenance.here(command, graph=audit.graph)

@@ -1,4 +1,4 @@
-"""From numbers to places in a chart, and the ticks that tell them."""
+"""Axes of charts: where numbers go, and which ticks to draw."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Axis:
     log: bool = False
 
     def __call__(self, values: ArrayLike) -> NDArray[np.float64]:
-        """The places of numbers; those beyond an end are put at it."""
+        """Where numbers go; those beyond an end go to that end."""
         numbers = np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)
         low, high = self.low, self.high
         if self.log:
@@ -51,7 +51,7 @@ class Axis:
 
 
 def span(parts: Iterable[ArrayLike], *, zero: bool = False) -> tuple[float, float]:
-    """The least and the largest finite number of several arrays, apart even where all are equal.
+    """The smallest and the largest finite number of several arrays, moved apart where all are equal.
 
     Args:
         parts: the arrays.

@@ -112,7 +112,7 @@ def histogram(
 
 
 def columns(groups: Sequence[str], parts: Sequence[Part], *, title: str, x: str, y: str) -> Markup:
-    """Upright bars side by side, a cluster for each group."""
+    """Vertical bars side by side, a cluster for each group."""
     up = Axis(*span([one.counts for one in parts], zero=True), HEIGHT - _BOTTOM, _TOP)
     across = Axis(0.0, float(len(groups)), _LEFT, WIDTH - _RIGHT)
     drawn = [_frame(None, up, x, y)]
@@ -134,7 +134,7 @@ def columns(groups: Sequence[str], parts: Sequence[Part], *, title: str, x: str,
 
 
 def bars(entries: Sequence[Bar], *, title: str, x: str) -> Markup:
-    """Bars that lie, each under its own name, with whiskers for intervals."""
+    """Horizontal bars, each under its own name, with whiskers for intervals."""
     height = _ROW * len(entries) + _TOP + _BOTTOM
     ends = [end for one in entries for end in (one.value, one.low, one.high) if end is not None]
     low, high = span([ends], zero=True)

@@ -75,12 +75,12 @@ Orders = Sequence[tuple[str, NDArray[Any]]]
 
 
 def worth_seeing(ties: Ties, orders: Orders, count: int = MOST_LISTED) -> tuple[list[int], str]:
-    """The nodes that one should look at first, and in words why these.
+    """The nodes to look at first, and why, in words.
 
     Args:
         ties: the edges.
         orders: the first that counts anything decides; the next ones do where nodes are equal in it.
-        count: how many nodes; those without any edge are none of them.
+        count: how many nodes at most; nodes without edges are left out.
     """
     while len(orders) > 1 and not orders[0][1].any():
         orders = orders[1:]
@@ -103,7 +103,7 @@ def require_nodes(ties: Ties, nodes: Sequence[int]) -> list[int]:
 
 
 def whole_graph(ties: Ties) -> dict[str, Any] | None:
-    """All nodes and edges, as `around` gives some; None of a graph that would make the page large."""
+    """All nodes and edges, in the form of `around`; None for a graph that would make the page too large."""
     if max(ties.edges.shape[1], ties.num_nodes) > _WHOLE:
         return None
     return _part(ties, np.arange(ties.num_nodes), np.arange(ties.edges.shape[1]))
@@ -191,15 +191,14 @@ def neighbourhood_section(
     words: Mapping[str, Any],
     text: str,
 ) -> list[Section]:
-    """The section in which one looks at a node; none where there is nothing to see.
+    """The section with the neighbourhoods of nodes; none where there is nothing to see.
 
     Args:
         ties: the edges.
         nodes: those to show besides the ones that are worth seeing.
         orders: by which these are found; see `worth_seeing`.
         panels: of each picture its name, and the kind of edges that it lacks.
-        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is; `single`, whether
-            there is one picture.
+        words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is.
         text: what is said above.
     """
     found, why = worth_seeing(ties, orders)
@@ -207,7 +206,7 @@ def neighbourhood_section(
     if not listed:
         return []
     whole = whole_graph(ties)
-    words = {**words, "labelled": ties.labels is not None}
+    words = {**words, "single": len(panels) == 1, "labelled": ties.labels is not None}
     data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
     data["parts"] = [around(ties, node) for node in listed] if whole is None else []
     names = [(node, ties.name(node)) for node in listed]

@@ -67,7 +67,7 @@ def verdict(record: PurificationRecord) -> str:
 
 
 def removed(record: PurificationRecord) -> float | None:
-    """The share of the known adversarial edges that the purified graph has no more; None if there are none."""
+    """The share of the known adversarial edges that purification removed; None if there are none."""
     there = record.adversarial & record.given
     return float((there & ~record.stays).sum() / there.sum()) if there.any() else None
 
@@ -122,12 +122,6 @@ def _neighbourhoods(
         labels=record.labels,
         names=record.names if names is None else names,
     )
-    words = {
-        "kinds": ["kept", "dropped", "new"],
-        "marked": "adversarial" if known else "suspicious",
-        "score": "score",
-        "single": False,
-    }
     return neighbourhood_section(
         ties,
         nodes,
@@ -137,7 +131,11 @@ def _neighbourhoods(
             ("have the most edges", np.ones(len(kinds))),
         ],
         panels=[("Before", ADDED), ("After", DROPPED)],
-        words=words,
+        words={
+            "kinds": ["kept", "dropped", "new"],
+            "marked": "adversarial" if known else "suspicious",
+            "score": "score",
+        },
         text="What lies within two edges of a node, as it was given and as it is purified.",
     )
 
@@ -251,7 +249,7 @@ def leading_values(graph: Graph, rank: int, parameters: Mapping[str, Any]) -> ND
     )
     component = connected_components(graph.adjacency, directed=False)[1]
     end: End = "magnitude" if parameters.get("end") == "magnitude" else "algebraic"
-    # What is drawn needs fewer digits than a purification, which has warned of its own.
+    # A drawing needs fewer digits than a purification, which has given its own warnings.
     with warnings_are("ignore", RankWarning, ConvergenceWarning):
         nodes = spread_components(torch.from_numpy(component.astype(np.int64)), rank).numpy()
         part = matrix[nodes][:, nodes]

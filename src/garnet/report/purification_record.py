@@ -25,6 +25,16 @@ from garnet.purify.result import Purification
 from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 from garnet.report.statistics import bins, counts_in
 
+# Of each array in a file the kinds of numbers that it may have there, and the type that it has in memory.
+_ARRAYS: dict[str, tuple[str, type[np.number[Any]]]] = {
+    "scores": ("f", np.float32),
+    "weights_before": ("f", np.float32),
+    "weights_after": ("f", np.float32),
+    "base_counts": ("iu", np.int64),
+    "base_bounds": ("f", np.float64),
+    "values": ("f", np.float64),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
@@ -54,7 +64,7 @@ class PurificationRecord:
         edges: (2, m) edges of the graph before, after, or of both, as `garnet.graph.graph.Edges`.
         scores: (m,) how critical each is; infinite where nothing is known of an end.
         weights_before: (m,) zero for edges that were not there.
-        weights_after: (m,) zero for edges that are there no more.
+        weights_after: (m,) zero for edges that were removed.
         num_nodes: of both graphs.
         labels: (n,) or None.
         names: (n,) or None.
@@ -214,30 +224,20 @@ def _read_arrays(archive: Archive, n: int) -> dict[str, Any]:
     m = archive.header("edges", "i", ndim=2).shape[1]
     require_plausible(n, m, "nodes")
     edges = read_edges(archive, "edges", n)
-    scores, before, after = (archive.read(name, "f", ndim=1) for name in ("scores", "weights_before", "weights_after"))
-    if not len(scores) == len(before) == len(after) == m:
-        raise GraphError(
-            f"its edges are {m}, but it has {len(scores)}, {len(before)} and {len(after)} numbers of them."
-        )
-    if np.isnan(scores).any() or not all(np.isfinite(one).all() and (one >= 0).all() for one in (before, after)):
+    found = {name: archive.read(name, kinds, ndim=1) for name, (kinds, _) in _ARRAYS.items()}
+    lengths = [len(found[name]) for name in ("scores", "weights_before", "weights_after")]
+    if set(lengths) != {m}:
+        raise GraphError(f"its edges are {m}, but it has {lengths[0]}, {lengths[1]} and {lengths[2]} numbers of them.")
+    weights = np.stack([found["weights_before"], found["weights_after"]])
+    if np.isnan(found["scores"]).any() or not (np.isfinite(weights) & (weights >= 0)).all():
         raise GraphError("its scores or weights are no numbers.")
-    counts, bounds = archive.read("base_counts", "iu", ndim=1), archive.read("base_bounds", "f", ndim=1)
-    values = archive.read("values", "f", ndim=1)
-    if len(bounds) != len(counts) + 1 or not (np.isfinite(bounds).all() and np.isfinite(values).all()):
+    finite = all(np.isfinite(found[name]).all() for name in ("base_bounds", "values"))
+    if not finite or len(found["base_bounds"]) != len(found["base_counts"]) + 1:
         raise GraphError("its histogram or spectrum is damaged.")
     nodes = read_nodes(archive, n)
-    return {
-        "edges": edges,
-        "scores": scores.astype(np.float32),
-        "weights_before": before.astype(np.float32),
-        "weights_after": after.astype(np.float32),
-        "labels": nodes.labels,
-        "names": nodes.names,
-        "base_counts": counts.astype(np.int64),
-        "base_bounds": bounds.astype(np.float64),
-        "values": values.astype(np.float64),
-        "truth": read_edges(archive, "truth", n) if "truth" in archive else None,
-    }
+    truth = read_edges(archive, "truth", n) if "truth" in archive else None
+    stored = {name: found[name].astype(dtype) for name, (_, dtype) in _ARRAYS.items()}
+    return {"edges": edges, "labels": nodes.labels, "names": nodes.names, "truth": truth, **stored}
 
 
 def _read_facts(text: bytes) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Section:
     wide: bool = False
 
 
-_MOST_COLUMNS = 11  # as many numbers of a few digits are side by side on paper
+_MOST_COLUMNS = 11  # more columns of short numbers do not fit on a sheet of paper
 
 
 def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], *, labels: int = 1, name: str = "Table") -> Markup:
@@ -98,7 +98,7 @@ def code(text: str) -> Markup:
 
 
 def embedded(data: Any) -> Markup:
-    """Data as JSON that no text in it can end: HTML knows no escapes there, but JSON has its own for these signs."""
+    """Data as JSON for a script element, which text such as `</script>` cannot close, as JSON escapes those signs."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 

@@ -41,14 +41,14 @@ def bins(values: NDArray[np.float64]) -> NDArray[np.float64]:
     least, low, high, most = np.quantile(values, _QUANTILES)
     if high - low < _CROWDED * (most - least):
         least, most = low, high
-    # Bins narrower than the digits of their bounds are none; NumPy makes them wide where all values are equal.
+    # Bounds too close for their digits would coincide; where all values are equal, NumPy makes wide bins.
     middle = (least + most) / 2
     apart = most - least > 1e-9 * abs(middle)
     return np.histogram_bin_edges([least, most] if apart else [middle, middle], bins=_BINS)
 
 
 def counts_in(values: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many values are in each bin; those beyond the last are counted in it, and in the first alike."""
+    """How many values are in each bin; those beyond the first or the last bin are counted in it."""
     return np.histogram(np.clip(values, bounds[0], bounds[-1]), bounds)[0].astype(np.int64)
 
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from garnet.bench.cell import Facts, attack_name, attack_words, threat
 from garnet.bench.record import Record
 from garnet.bench.table import Table, make_tables
+from garnet.parameters import is_number
 from garnet.report.charts import Bar, Line, bars, lines
 from garnet.report.sections import Section, plural, table
 from garnet.report.statistics import mean_interval
@@ -84,7 +85,7 @@ def _by_parameter(records: Sequence[Record]) -> Iterator[Markup]:
     """A chart for each graph, attack and parameter that has several numbers where all else is equal."""
     for (graph, attack), group in _grouped(_accuracies(records), lambda cell: (cell["graph"], attack_words(cell))):
         for name in dict.fromkeys(name for record in group for name in record.cell["parameters"]):
-            swept = [record for record in group if _is_number(record.cell["parameters"].get(name))]
+            swept = [record for record in group if is_number(record.cell["parameters"].get(name))]
 
             def value(record: Record, name: str = name) -> float:
                 return float(record.cell["parameters"][name])
@@ -92,7 +93,7 @@ def _by_parameter(records: Sequence[Record]) -> Iterator[Markup]:
             def label(cell: Facts, name: str = name) -> str:
                 return _defence(cell, set(cell["parameters"]) - {name}, cell["backbone"])
 
-            # A defence's own scale of a parameter need not be another's: gamma is a score to one, a share to the next.
+            # Two defences may mean different things by one parameter: gamma is a score in one, a share in another.
             for (defense,), part in _grouped(swept, lambda cell: (cell["defense"],)):
                 series = _curves(part, value, label)
                 if series:
@@ -177,7 +178,3 @@ def _defence(cell: Facts, shown: set[str], backbone: str | None = None) -> str:
     given = [f"{name}={value}" for name, value in cell["parameters"].items() if name in shown]
     given += [f"{name}={json.dumps(value)}" for name, value in cell["training"].items()]
     return " ".join([*([backbone] if backbone else []), f"{cell['defense']}{model}", *given])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

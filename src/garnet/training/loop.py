@@ -119,10 +119,7 @@ def train(
     clock, course = Clock(None), Course(backbone, graph, training, device, progress)
     with clock("train"):
         whole = backbone.prepare(graph, device) if inputs is None else inputs
-        predictors: list[Predictor] = []
-        for first in range(0, len(seeds), together):
-            group = seeds[first : first + together]
-            predictors += course.predictors(group, course.best(group, course.plain_epochs(whole)), whole)
+        predictors = course.predictors(seeds, course.plain_epochs(whole), whole, together=together)
     return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
 
@@ -162,37 +159,41 @@ class Course(Generic[Inputs]):
     device: str
     progress: Progress | None
 
-    def best(
-        self, seeds: Sequence[int], epochs: Epochs[Inputs], teacher: Epochs[Inputs] | None = None
-    ) -> BestCheckpoint:
-        """The best state of a model for each seed, over all epochs and all step sizes.
+    def predictors(
+        self,
+        seeds: Sequence[int],
+        epochs: Epochs[Inputs],
+        inputs: Inputs | None,
+        *,
+        teacher: Epochs[Inputs] | None = None,
+        together: int = 1,
+    ) -> list[Predictor]:
+        """Train a model for each seed, and take its best state over all epochs and step sizes.
 
         Args:
-            seeds: of models that are trained side by side.
-            epochs: what they do.
+            seeds: one model each.
+            epochs: what the models do.
+            inputs: on which they predict; None where what they have learnt is of no use beyond what they last said.
             teacher: what the models do, with `Training.confidence`, whose predictions become labels; None is the same.
+            together: how many are trained side by side.
         """
-        supervision = Supervision.of(self.graph, len(seeds), self.device)
-        if self.training.confidence is not None:
-            first = self._best_rate(seeds, teacher or epochs, supervision)
-            supervision = supervision.taught_by(first.logits, self.training.confidence)
-        return self._best_rate(seeds, epochs, supervision)
-
-    def predictors(self, seeds: Sequence[int], best: BestCheckpoint, inputs: Inputs | None) -> list[Predictor]:
-        """The best state for each seed as a predictor; without inputs, as one whose model is of no further use."""
         predictors = []
-        for index, seed in enumerate(seeds):
-            model = {name: value[index, None] for name, value in best.parameters.items()}
-            scores = best.logits[index]
-            if inputs is not None:
-                # Once more, alone: a model that is saved and loaded then says the same to the last bit.
-                with torch.no_grad():
-                    scores = self.backbone.logits(model, inputs, None)[0]
-            backbone = None if inputs is None else self.backbone
-            weights = {name: value[0].cpu() for name, value in model.items()}
-            epoch, accuracy = int(best.epoch[index]), float(best.accuracy[index])
-            predictors.append(Predictor(self.graph, scores.cpu(), seed, backbone, weights, epoch, accuracy))
+        for first in range(0, len(seeds), together):
+            group = seeds[first : first + together]
+            best = self._best(group, epochs, teacher or epochs)
+            predictors += [self._predictor(best, index, seed, inputs) for index, seed in enumerate(group)]
         return predictors
+
+    def _predictor(self, best: BestCheckpoint, index: int, seed: int, inputs: Inputs | None) -> Predictor:
+        model = {name: value[index, None] for name, value in best.parameters.items()}
+        scores, backbone = best.logits[index], None
+        if inputs is not None:
+            # Once more, alone: a model that is saved and loaded then says the same to the last bit.
+            with torch.no_grad():
+                scores, backbone = self.backbone.logits(model, inputs, None)[0], self.backbone
+        weights = {name: value[0].cpu() for name, value in model.items()}
+        epoch, accuracy = int(best.epoch[index]), float(best.accuracy[index])
+        return Predictor(self.graph, scores.cpu(), seed, backbone, weights, epoch, accuracy)
 
     def plain_epochs(self, inputs: Inputs) -> Epochs[Inputs]:
         """Epochs of one step with the whole graph, or of one for each batch of the taught nodes."""
@@ -220,6 +221,13 @@ class Course(Generic[Inputs]):
             seen = self.backbone.prepare(batch.graph, self.device)
             yield seen, supervision.among(batch.nodes.to(self.device), batch.asked)
 
+    def _best(self, seeds: Sequence[int], epochs: Epochs[Inputs], teacher: Epochs[Inputs]) -> BestCheckpoint:
+        supervision = Supervision.of(self.graph, len(seeds), self.device)
+        if self.training.confidence is not None:
+            first = self._best_rate(seeds, teacher, supervision)
+            supervision = supervision.taught_by(first.logits, self.training.confidence)
+        return self._best_rate(seeds, epochs, supervision)
+
     def _best_rate(self, seeds: Sequence[int], epochs: Epochs[Inputs], supervision: Supervision) -> BestCheckpoint:
         """The best of all step sizes, for each seed."""
         best, *others = [self._fit(seeds, epochs, supervision, rate) for rate in self.training.rates]
@@ -238,8 +246,7 @@ class Course(Generic[Inputs]):
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
         optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)
         noise, best = Noise(generators), BestCheckpoint(len(seeds), training.patience, self.device)
-        made_of = epochs(parameters, supervision, seeds)
-        for epoch, rounds in zip(range(training.epochs), made_of, strict=False):
+        for epoch, rounds in zip(range(training.epochs), epochs(parameters, supervision, seeds), strict=False):
             for steps, checked_on in rounds:
                 for inputs, taught in steps:
                     optimizer.zero_grad(set_to_none=True)
@@ -251,9 +258,8 @@ class Course(Generic[Inputs]):
             if self.progress is not None and epoch % 10 == 0:
                 # It is negative until there is a best, and not a number without validation nodes.
                 accuracy = best.accuracy.mean().item()
-                self.progress(
-                    Step("train", f"validation {accuracy:.1%}" if accuracy >= 0 else "", epoch, training.epochs)
-                )
+                detail = f"validation {accuracy:.1%}" if accuracy >= 0 else ""
+                self.progress(Step("train", detail, epoch, training.epochs))
             if best.all_done:
                 break
         return best

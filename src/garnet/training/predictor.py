@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from garnet.backbones.base import Backbone, Parameters
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.files import load_graph, require_archive
 from garnet.graph.graph import Graph, as_graph
+from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
 from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
@@ -149,11 +149,7 @@ class Predictor:
 
     def _repr_html_(self) -> str:
         """A small table for a notebook."""
-        rows = (
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in self._facts().items()
-        )
-        return f"<table><caption>Predictor</caption>{''.join(rows)}</table>"
+        return html_table("Predictor", self._facts())
 
     def _facts(self) -> dict[str, str]:
         """What it is in a few words, without any of its numbers for single nodes."""

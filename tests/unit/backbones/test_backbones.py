@@ -6,8 +6,9 @@ from torch_geometric.nn import GATConv, GCNConv, Sequential, models
 
 from garnet import Graph, as_graph
 from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, TorchModule
-from garnet.backbones.base import Features, Noise, gcn_matrix, linear, propagate
+from garnet.backbones.base import Features, Noise, linear, propagate
 from garnet.backbones.h2gcn import two_hops
+from garnet.backbones.matrices import gcn_matrix
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.training.loop import Training, train

@@ -11,9 +11,9 @@ from garnet import Split, as_graph
 from garnet.backbones import GCN, GPRGNN, MLP
 from garnet.defenses import Purified
 from garnet.defenses.gnnguard import GNNGuard
-from garnet.defenses.graphlets import ORBITS, graphlet_degrees
 from garnet.defenses.jaccard import Jaccard
 from garnet.errors import ParameterError
+from garnet.graph.graphlets import ORBITS, graphlet_degrees
 from garnet.training.loop import Training
 from garnet.training.predictor import Predictor
 
@@ -174,7 +174,7 @@ SUBGRAPHS = {
 
 @pytest.mark.parametrize("chunk", [1, 1 << 24])
 def test_graphlets_are_counted_one_by_one(chunk, monkeypatch):
-    monkeypatch.setattr("garnet.defenses.graphlets._CHUNK", chunk)
+    monkeypatch.setattr("garnet.graph.graphlets._CHUNK", chunk)
     graph = random_graph(n=9)
     joined = graph.adjacency.toarray() > 0
     found = graphlet_degrees(graph)

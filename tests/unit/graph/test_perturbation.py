@@ -286,3 +286,13 @@ def test_what_is_left_of_a_file_that_was_being_replaced(made, saved, monkeypatch
         made.save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["made.npz"]
+
+
+def test_a_notebook_shows_figures_and_no_arrays():
+    graph = as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
+    made = Perturbation.of(graph, np.array([[0], [3]]), attack="<mine>", budget="1 edges", targets=np.array([3]))
+    shown = made._repr_html_()
+    assert "&lt;mine&gt;" in shown
+    assert "<mine>" not in shown
+    assert "array" not in shown
+    assert shown.count("<tr>") == 8

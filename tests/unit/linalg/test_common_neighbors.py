@@ -41,7 +41,9 @@ def test_shares_are_those_of_a_dense_count(seed, n, density):
 def test_chunks_do_not_show(monkeypatch):
     graph = block_model(500, mean_degree=12, seed=2)
     whole = shared_neighbors(graph, graph.edges)
-    monkeypatch.setattr(module, "_CHUNK", 37)
+    # So few marks that columns fall on the same, and so few rows that there are several pieces.
+    for name, value in {"_LOOKUPS": 37, "_ROWS": 3, "_BITS": 2}.items():
+        monkeypatch.setattr(module, name, value)
     np.testing.assert_array_equal(shared_neighbors(graph, graph.edges), whole)
 
 

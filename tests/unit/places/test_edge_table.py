@@ -6,23 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from garnet.places.disk import purify_tiled
 
-from garnet import GARNET, as_graph
+from garnet import GARNET, OnDisk, as_graph
 from garnet.datasets import block_model, load_graph
 from garnet.errors import GarnetError, MissingExtra
 
 arrow, dataset = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.dataset")
 pytest.importorskip("pyarrow.parquet")
 # Of this rank a dense solver finds the eigenvectors, which is quicker.
-PURIFIER = GARNET(memory="1GiB", rank=90, k=4)
+METHOD = GARNET(rank=90, k=4)
 # The last two nodes have no edge, and nothing else is known of them.
 GRAPH = as_graph((block_model(300, mean_degree=8, seed=1).edges, 302), symmetrize=True)
 OTHER = block_model(280, mean_degree=8, seed=2)
 
 
-def purify(output, graph=GRAPH, **options):
-    return purify_tiled(PURIFIER, graph, output, parts=3, **options)
+def purify(output, graph=GRAPH, *, overwrite=False, progress=None):
+    place = OnDisk(memory="1GiB", parts=3, output=output, overwrite=overwrite)
+    return METHOD.purify(graph, place=place, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -91,25 +91,21 @@ def test_nodes_keep_the_names_that_they_have(named, expected, tmp_path):
     assert {frozenset(known.names[edge]) for edge in known.edges.T} == set(map(frozenset, as_dictionary(found)))
 
 
-class Stop:
+def stop(detail, done):
     """Stops a run as a key does, when some tasks of a step are done."""
 
-    def __init__(self, name, done):
-        self.at = name, done
-
-    def __call__(self, stage):
-        pass
-
-    def step(self, name, done, total):
-        if (name, done) == self.at:
+    def progress(step):
+        if (step.detail, step.done) == (detail, done):
             raise KeyboardInterrupt
 
+    return progress
 
-@pytest.mark.parametrize("at", [("search", 5), ("score", 2), ("write", 2)])
+
+@pytest.mark.parametrize("at", [("search", 2), ("score", 2), ("write", 2)])
 def test_a_run_that_was_stopped_shows_no_table_and_goes_on_to_the_same_bytes(table, tmp_path, at):
     output = tmp_path / "clean.parquet"
     with pytest.raises(KeyboardInterrupt):
-        purify(output, progress=Stop(*at))
+        purify(output, progress=stop(*at))
     assert not output.exists()
     purify(output)
     assert contents(output) == contents(table.folder)
@@ -142,7 +138,7 @@ def test_a_finished_table_is_had_again_by_the_same_call_and_replaced_only_when_t
     again = purify(output, progress=begun.append)
     assert again.done_before
     assert not begun
-    assert (again.pruned.kept, again.graph.num_edges) == (purify(None).pruned.kept, table.num_edges)
+    assert (again.ledger.counts, again.graph.num_edges) == (purify(None).ledger.counts, table.num_edges)
     with pytest.raises(GarnetError, match=r"clean.parquet holds a finished graph; choose another"):
         purify(output, OTHER)
     assert contents(output) == before

@@ -10,16 +10,17 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from garnet.places.disk import purify_tiled
-from garnet.places.on_disk import identity
 
-from garnet import GARNET
+from garnet import GARNET, OnCluster, OnDisk
 from garnet.datasets import block_model, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
 from garnet.io.journal import Journal
 from garnet.io.marker import MARKER
+from garnet.places import tiled_search
+from garnet.places.on_disk import identity
 from garnet.places.tiles import TiledGraph
+from garnet.progress import Step
 
 pytest.importorskip("fcntl", reason="locks and signals of POSIX")
 
@@ -38,15 +39,17 @@ KILLED = {
 CHILD = """
 import json, os, resource, signal, sys
 from pathlib import Path
-from garnet import GARNET
+from garnet import GARNET, OnDisk
 from garnet.errors import GarnetError
-from garnet.places.disk import purify_tiled
+from garnet.places import tiled_search
 
+tiled_search.EXACT_UP_TO = 100
 replace, now = Path.replace, []
 
 def run(source, output, stage, name, limit):
-    def progress(begun):
-        now[:] = [begun]
+    def progress(step):
+        begun = "" if step.detail else step.stage
+        now[:] = [step.stage]
         if begun == stage and limit:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -61,7 +64,7 @@ def run(source, output, stage, name, limit):
 
     Path.replace = watched
     try:
-        purify_tiled(GARNET(memory="1GiB", rank=8, k=4), source, Path(output), parts=3, progress=progress)
+        GARNET(rank=8, k=4).purify(source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress)
     except GarnetError as error:
         Path(output + ".txt").write_text(str(error))
 
@@ -74,8 +77,16 @@ for case in json.loads(sys.argv[1]):
 """
 
 
-def purify(source, output, rank=8, **options):
-    return purify_tiled(GARNET(memory="1GiB", rank=rank, k=4), source, output, parts=3, **options)
+def purify(source, output, rank=8, progress=None):
+    return GARNET(rank=rank, k=4).purify(source, place=OnDisk(memory="1GiB", parts=3, output=output), progress=progress)
+
+
+class Begun(list):
+    """The stages of which a run says that they begin."""
+
+    def __call__(self, step):
+        if not step.detail:
+            self.append(step.stage)
 
 
 def stop(cases):
@@ -85,6 +96,14 @@ def stop(cases):
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert not done.stderr, done.stderr
     return list(map(int, done.stdout.split()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _inexact():
+    """So few points would be compared at once, all with all; among cells the search goes on where it was stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiled_search, "EXACT_UP_TO", 100)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +159,8 @@ def require_same(found, expected):
 
 @pytest.mark.parametrize("place", KILLED)
 def test_killed_anywhere_the_same_call_gives_the_same_graph(source, undisturbed, unfinished, place):
-    output, begun = unfinished(place), []
-    result = purify(source, output, progress=begun.append)
+    output, begun = unfinished(place), Begun()
+    result = purify(source, output, progress=begun)
     assert begun == STAGES[STAGES.index(KILLED[place][0]) :]
     assert [stage.name for stage in result.stages] == STAGES
     require_same(result.graph, undisturbed)
@@ -154,9 +173,10 @@ def test_a_cluster_that_does_not_answer_costs_nothing_of_what_was_done(source, u
     output = unfinished("score")
     monkeypatch.setattr("garnet.places.cluster._WAIT", 0.5)
     with pytest.raises(GarnetError, match="no Dask scheduler answers there"):
-        purify_tiled(GARNET(memory="1GiB", rank=8, k=4, cluster="tcp://127.0.0.1:9"), source, output, parts=3)
-    begun = []
-    require_same(purify(source, output, progress=begun.append).graph, undisturbed)
+        place = OnCluster(cluster="tcp://127.0.0.1:9", memory="1GiB", parts=3, output=output)
+        GARNET(rank=8, k=4).purify(source, place=place)
+    begun = Begun()
+    require_same(purify(source, output, progress=begun).graph, undisturbed)
     assert begun == ["prune"]
 
 
@@ -191,8 +211,8 @@ def test_what_a_stage_had_done_is_not_done_again(source, unfinished):
     before, after = {path: path.stat().st_mtime_ns for path in kept}, {}
     assert len(before) > 9 + 3
 
-    def progress(stage):
-        if stage == "prune":
+    def progress(step):
+        if step == Step("prune"):
             after.update({path: path.stat().st_mtime_ns for path in kept})
 
     purify(source, output, progress=progress)
@@ -281,19 +301,22 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(sour
 # Each run is a process of its own that stands still in the middle, until it is told to go on.
 HELD = """
 import os, signal, sys
-from pathlib import Path
-from garnet import GARNET
-from garnet.places.disk import purify_tiled
+from garnet import GARNET, OnDisk
+from garnet.places import tiled_search
+from garnet.progress import Step
 
-def progress(stage):
-    if stage == "embed":
+tiled_search.EXACT_UP_TO = 100
+
+def progress(step):
+    if step == Step("embed"):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 children = []
 for output in sys.argv[2:]:
     children.append(os.fork())
     if not children[-1]:
-        purify_tiled(GARNET(memory="1GiB", rank=8, k=4), sys.argv[1], Path(output), parts=3, progress=progress)
+        place = OnDisk(memory="1GiB", parts=3, output=output)
+        GARNET(rank=8, k=4).purify(sys.argv[1], place=place, progress=progress)
         os._exit(0)
     os.waitpid(children[-1], os.WUNTRACED)
     print(children[-1], flush=True)
@@ -332,8 +355,8 @@ def test_a_run_that_failed_leaves_the_folder_to_the_next_even_if_its_error_is_ke
 
 
 def _interrupt_at(stage):
-    def progress(begun):
-        if begun == stage:
+    def progress(step):
+        if step == Step(stage):
             raise KeyboardInterrupt
 
     return progress

@@ -10,12 +10,13 @@ from torch_geometric.datasets import FakeDataset
 from torch_geometric.transforms import Compose, NormalizeFeatures
 
 import garnet
-from garnet import GARNET, as_graph
+from garnet import GARNET, InMemory, as_graph
 from garnet.bench.paper import published_model
 from garnet.datasets import block_model, cora, inter_class_edges
 from garnet.errors import GraphError, ParameterError, RankWarning
 from garnet.graph.edges import contains
 from garnet.neighbors.search import Exact
+from garnet.progress import Step
 from garnet.spectral import Arpack, Chebyshev
 
 
@@ -101,13 +102,10 @@ def test_permuting_the_nodes_permutes_the_result(poisoned, solver):
     graph = poisoned[2]
     order = np.random.default_rng(5).permutation(graph.num_nodes)
     permuted = as_graph(graph.adjacency[order][:, order], features=graph.features[order])
-    purifier = GARNET(solver=solver)
-    expected = (
-        purifier.purify(as_graph(graph.adjacency, features=graph.features))
-        .graph.adjacency[order][:, order]
-        .astype(bool)
-    )
-    found = purifier.purify(permuted).graph.adjacency.astype(bool)
+    place = InMemory(solver=solver)
+    plain = as_graph(graph.adjacency, features=graph.features)
+    expected = GARNET().purify(plain, place=place).graph.adjacency[order][:, order].astype(bool)
+    found = GARNET().purify(permuted, place=place).graph.adjacency.astype(bool)
     assert (expected != found).nnz <= 0.002 * expected.nnz  # binary features have ties
 
 
@@ -123,7 +121,7 @@ def test_stages_and_summary_say_what_it_cost(result):
 def test_progress_hears_each_stage_once():
     heard = []
     GARNET().purify(block_model(200, seed=0), progress=heard.append)
-    assert heard == ["embed", "neighbours", "prune"]
+    assert heard == [Step("embed"), Step("neighbours"), Step("prune")]
 
 
 # --- any graph -------------------------------------------------------------------------------------------------------
@@ -225,14 +223,10 @@ BAD_PARAMETERS = [
     ({"seed": -1}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got -1 instead."),
     ({"k": "5"}, "The 'k' parameter of GARNET must be an integer >= 1. Got '5' instead."),
     ({"gamma": None}, "The 'gamma' parameter of GARNET must be a number. Got None instead."),
-    ({"solver": 3}, "The 'solver' parameter of GARNET must be a solver. Got 3 instead."),
-    ({"device": "meta"}, "The 'device' parameter of GARNET must be a device that torch has here"),
     ({"score": "cosine"}, "must be one of 'distance', 'signed', 'distortion'. Got 'cosine' instead."),
     ({"weight": "score"}, "must be 'similarity' or 'one' with score 'distance'. Got 'score' instead."),
     ({"end": "left"}, "must be one of 'algebraic', 'magnitude'. Got 'left' instead."),
     ({"features": "raw"}, "The 'features' parameter of GARNET is 'raw', but the graph has no features."),
-    ({"device": "quantum"}, "The 'device' parameter of GARNET must be a device that torch has here"),
-    ({"device": "cuda:77"}, "The 'device' parameter of GARNET must be a device that torch has here"),
 ]
 
 
@@ -240,6 +234,24 @@ BAD_PARAMETERS = [
 def test_parameters_out_of_range_get_one_sentence(parameters, sentence):
     with pytest.raises(ParameterError) as caught:
         GARNET(**parameters).purify(block_model(300, seed=0))
+    assert sentence in str(caught.value)
+
+
+BAD_PLACES = [
+    ({"solver": 3}, "The 'solver' parameter of InMemory must be a solver. Got 3 instead."),
+    ({"solver": Arpack}, "The 'solver' parameter of InMemory must be a solver. Got "),
+    ({"neighbors": "near"}, "must be one of 'exact', 'cells' or a search. Got 'near' instead."),
+    ({"neighbors": Exact}, "The 'neighbors' parameter of InMemory must be one of 'exact', 'cells' or a search. Got "),
+    ({"device": "meta"}, "The 'device' parameter of InMemory must be a device that torch has here"),
+    ({"device": "quantum"}, "The 'device' parameter of InMemory must be a device that torch has here"),
+    ({"device": "cuda:77"}, "The 'device' parameter of InMemory must be a device that torch has here"),
+]
+
+
+@pytest.mark.parametrize(("place", "sentence"), BAD_PLACES, ids=[str(place) for place, _ in BAD_PLACES])
+def test_a_place_that_cannot_be_gets_one_sentence(place, sentence):
+    with pytest.raises(ParameterError) as caught:
+        GARNET().purify(block_model(300, seed=0), place=InMemory(**place))
     assert sentence in str(caught.value)
 
 
@@ -336,13 +348,15 @@ def test_custom_solver_and_search_are_any_callables():
         return Exact()(points, k, seed=seed)
 
     graph = block_model(300, seed=1)
-    assert GARNET(solver=solver, neighbors=search).purify(graph).graph == GARNET().purify(graph).graph
+    place = InMemory(solver=solver, neighbors=search)
+    assert GARNET().purify(graph, place=place).graph == GARNET().purify(graph).graph
     assert calls == ["solver", "search"]
 
 
 def test_a_purifier_is_a_value():
     assert GARNET(k=3) == GARNET(k=3) != GARNET(k=4)
     assert len({GARNET(k=3), GARNET(k=3), GARNET()}) == 2
+    assert InMemory(neighbors="exact") == InMemory(neighbors="exact") != InMemory()
 
 
 # --- PyTorch Geometric -----------------------------------------------------------------------------------------------

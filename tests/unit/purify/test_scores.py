@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from garnet import as_graph
-from garnet.purify.scores import base_embedding, distortion, edge_gradient, inner_products, objective, squared_distances
+from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.graphical_model import base_embedding, distortion, edge_gradient, objective
 from garnet.spectral import Arpack, Chebyshev
 from garnet.spectral.spectrum import laplacian
 
@@ -90,13 +91,13 @@ def test_all_eigenpairs_make_the_distortion_the_effective_resistance():
 def test_scores_do_not_depend_on_the_size_of_a_chunk(monkeypatch):
     points = torch.from_numpy(embedding(60, 5)).float()
     edges = weighted_graph(60, seed=6).edges
-    whole = squared_distances(points, edges), inner_products(points, -points, edges)
-    monkeypatch.setattr("garnet.purify.scores._CHUNK", 64)
-    assert torch.equal(squared_distances(points, edges), whole[0])
+    whole = squared_distances(points, points, edges), inner_products(points, -points, edges)
+    monkeypatch.setattr("garnet.linalg.edge_products._GATHERED", 64)
+    assert torch.equal(squared_distances(points, points, edges), whole[0])
     assert torch.equal(inner_products(points, -points, edges), whole[1])
     difference = points[edges[0]] - points[edges[1]]
     np.testing.assert_allclose(whole[0], difference.square().sum(dim=1), rtol=1e-6)
 
 
 def test_no_edges_no_scores():
-    assert squared_distances(torch.zeros(3, 2), np.empty((2, 0), dtype=np.int64)).shape == (0,)
+    assert squared_distances(torch.zeros(3, 2), torch.zeros(3, 2), np.empty((2, 0), dtype=np.int64)).shape == (0,)

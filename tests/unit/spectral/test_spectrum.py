@@ -6,10 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from garnet import as_graph
-from garnet.datasets import block_model
-from garnet.errors import ParameterError
 from garnet.spectral import Arpack
-from garnet.spectral.spectrum import choose_rank, eigengap, laplacian, normalized_adjacency
+from garnet.spectral.spectrum import eigengap, laplacian, normalized_adjacency
 
 
 def random_graph(n, density, seed, weighted=True):
@@ -103,24 +101,6 @@ def test_theorem_3_3_fails_for_plain_rows_on_a_star():
     rows = spectrum.embedding.numpy()
     # The proof takes v^T L v for the sum of (v_i - v_j)^2, which has degrees in it: here 40 and not 0.25.
     assert np.square(rows[first] - rows[second]).sum() == pytest.approx((10 - 1) ** 2 / 2)
-
-
-def sizes(graph):
-    return graph.num_nodes, graph.labels
-
-
-def test_rank_rules():
-    labelled = block_model(400, classes=4, seed=0)
-    bare = as_graph(labelled.adjacency)
-    assert choose_rank(None, *sizes(bare)) == 70
-    assert choose_rank(None, *sizes(star(9))) == 5
-    assert choose_rank("auto", *sizes(labelled)) == 40
-    assert choose_rank(7, *sizes(bare)) == 7
-    for bad in (0, -3, 2.5, True, "many"):
-        with pytest.raises(ParameterError, match="'rank' parameter of GARNET must be an integer >= 1 or 'auto'"):
-            choose_rank(bad, *sizes(bare))
-    with pytest.raises(ParameterError, match="must be below 10, the node count"):
-        choose_rank(10, *sizes(star(9)))
 
 
 def test_eigengap_counts_communities():
