@@ -22,10 +22,10 @@ import numpy as np
 from distributed import Client, LocalCluster
 from record import data_folder, save
 
-from garnet import GARNET, OnCluster, as_graph
+from garnet import GARNET, as_graph
 from garnet.datasets import block_model
 from garnet.places.cluster import ClusterRun
-from garnet.places.row_store import Done
+from garnet.places.tiled_place import OnCluster
 
 
 class Counted(ClusterRun):
@@ -34,7 +34,7 @@ class Counted(ClusterRun):
     calls = tasks = 0
 
     def __call__(
-        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
+        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Any | None = None
     ) -> list[Any]:
         """See `ClusterRun`."""
         tasks = list(tasks)
@@ -44,10 +44,10 @@ class Counted(ClusterRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnCounted(OnCluster):
-    """A cluster whose tasks are counted."""
+class Counting(OnCluster):
+    """A cluster whose runs are counted."""
 
-    runs: list[Counted] = field(default_factory=list)
+    runs: list[Counted] = field(default_factory=list, repr=False)
 
     def run(self) -> Counted:
         """See `OnCluster`."""
@@ -69,7 +69,7 @@ def measure(source: Any, workers: int, options: argparse.Namespace) -> tuple[dic
         tempfile.TemporaryDirectory() as folder,
     ):
         purifier = GARNET(rank=options.rank, k=options.k, features="none")
-        place = OnCounted(cluster=client, output=Path(folder) / "purified", parts=options.parts)
+        place = Counting(cluster=client, output=Path(folder) / "purified", parts=options.parts)
         began, spent = time.perf_counter(), time.process_time()
         result = purifier.purify(source, place=place, symmetrize=True)
         seconds = time.perf_counter() - began

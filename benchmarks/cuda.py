@@ -40,9 +40,9 @@ def main() -> None:
 
 def agreement(graph: Graph, purifier: GARNET) -> dict[str, float]:
     """How near the GPU's spectrum and graph come to those of the CPU."""
-    block = Chebyshev(tol=1e-5)
-    ours = purifier.purify(graph, place=InMemory(device="cuda", solver=block, neighbors=Exact()))
-    solver = Arpack() if graph.num_nodes < 10_000 else block
+    solver = Chebyshev(tol=1e-5)
+    ours = purifier.purify(graph, place=InMemory(device="cuda", solver=solver, neighbors=Exact()))
+    solver = Arpack() if graph.num_nodes < 10_000 else solver
     theirs = purifier.purify(graph, place=InMemory(solver=solver, neighbors=Exact()))
     cosines = torch.linalg.svdvals(ours.spectrum.vectors.double().cpu().T @ theirs.spectrum.vectors.double())
     shared = int(contains(theirs.graph.edges, ours.graph.edges, graph.num_nodes).sum())

@@ -40,7 +40,7 @@ papers = {"rank": options["rank"], "k": options["k"], "support": None}
 purifier = GARNET(features="none", **({} if options["default"] else papers))
 place = OnDisk(memory=options["memory"], output=options["output"])
 result = purifier.purify(options["source"], place=place, symmetrize=True,
-                         progress=lambda step: print(step, file=sys.stderr, flush=True))
+                         progress=lambda step: step.detail or print(step, file=sys.stderr, flush=True))
 print(json.dumps({**result.summary(), "peak_bytes": peak_memory()}))
 """
 

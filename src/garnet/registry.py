@@ -1,4 +1,4 @@
-"""Backbones, defences and attacks by name: those of the library and those that other packages bring."""
+"""Backbones, purifiers, defences, attacks and graphs by name: the library's, and those that other packages bring."""
 
 from __future__ import annotations
 
@@ -167,3 +167,5 @@ ATTACKS = Registry(
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
     },
 )
+DATASETS = Registry("graph", "garnet.datasets", {})
+"""Functions that give a graph, of other packages alone: those of the library are in `garnet.datasets.catalog`."""

@@ -16,7 +16,7 @@ from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
-from garnet.registry import known_name
+from garnet.registry import DATASETS, known_name
 
 _SPLITS = ("prognn", "geom-gcn", "ogb", "random")
 _SPLIT = re.compile(r"prognn|ogb|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
@@ -71,13 +71,13 @@ _CATALOG = {
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows.
+    """The names that `load` knows, the library's own first; other packages bring more (`garnet.registry.DATASETS`).
 
     Example:
         >>> names()[:3]
         ('cora', 'citeseer', 'pubmed')
     """
-    return tuple(_CATALOG)
+    return tuple(dict.fromkeys([*_CATALOG, *DATASETS.names()]))
 
 
 def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
@@ -98,6 +98,8 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     coauthor-physics (10/10/80 %). Where its file is not found, as for cora without a data folder, a random split stands
     in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* have none then.
 
+    A graph of another package comes with the split that it has, if none is asked for.
+
     Args:
         name: one of `names()`; capitals and `_` for `-` are fine.
         split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"random"` or
@@ -116,6 +118,8 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
         Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
     """
     name, wanted = known_name(name, names(), "graph"), _known_split(split)
+    if name not in _CATALOG:
+        return _brought(name, wanted, seed)
     entry = _CATALOG[name]
     if wanted == "ogb" and entry.split != "ogb":
         raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
@@ -161,8 +165,8 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
     name, attack = known_name(name, names(), "graph"), known_name(attack, _ATTACKS, "published attack")
-    entry = _CATALOG[name]
-    if entry.poisoned is None:
+    entry = _CATALOG.get(name)
+    if entry is None or entry.poisoned is None:
         attacked = ", ".join(known for known, other in _CATALOG.items() if other.poisoned)
         raise ParameterError(f"No attack on {name} has been published. Choose one of {attacked}.")
     path = _poisoned_file(name, entry.folder, entry.poisoned[_ATTACKS.index(attack)], attack, budget)
@@ -183,6 +187,17 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
             f"another version of {name}; see load() for which one fits."
         )
     return as_graph(graph, features=clean.features, labels=clean.labels, split=parts)
+
+
+def _brought(name: str, wanted: str | None, seed: int) -> Graph:
+    """The graph that a function of another package gives."""
+    if wanted is not None and not wanted.startswith("random"):
+        raise ParameterError(f"The split {wanted!r} is not for {name}; choose 'random', or none for its own.")
+    graph = as_graph(DATASETS.get(name)())
+    if wanted is None:
+        return graph
+    train, val = _shares(wanted)
+    return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
 
 
 def _clean(name: str, entry: _Entry) -> Graph:
