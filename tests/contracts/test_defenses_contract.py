@@ -67,7 +67,7 @@ class DropsOne(Purifier):
     def _purify(self, graph, *, progress):
         edges = torch.from_numpy(graph.edges)
         stays = torch.arange(graph.num_edges) > 0
-        ledger = HeldLedger(edges, stays.float(), torch.ones_like(stays), stays, graph.num_nodes)
+        ledger = Ledger(edges, stays.float(), torch.ones_like(stays), stays, graph.num_nodes)
         stages = (Stage("drop", 0.0, 0),)
         return CleanedGraph(graph.with_edges(graph.edges[:, 1:], graph.weights[1:]), ledger, stages)
 
