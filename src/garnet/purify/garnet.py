@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
     AnyNumber,
@@ -145,6 +146,8 @@ class GARNET(Purifier):
             symmetrize: accept a directed graph, and keep each edge in both directions.
             progress: told of each stage as it begins, and how far long ones are.
         """
+        if place is not None and device != "cpu":
+            raise ParameterError(f"The device {device!r} is said beside a place; say it there: InMemory(device=...).")
         with (place or InMemory(device=device)).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
             if isinstance(work, Purification):
                 return work

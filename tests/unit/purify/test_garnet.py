@@ -353,6 +353,11 @@ def test_custom_solver_and_search_are_any_callables():
     assert calls == ["solver", "search"]
 
 
+def test_a_device_beside_a_place_is_refused():
+    with pytest.raises(ParameterError, match=r"'cuda' is said beside a place"):
+        GARNET().purify(block_model(60, seed=0), place=InMemory(), device="cuda")
+
+
 def test_a_purifier_is_a_value():
     assert GARNET(k=3) == GARNET(k=3) != GARNET(k=4)
     assert len({GARNET(k=3), GARNET(k=3), GARNET()}) == 2
