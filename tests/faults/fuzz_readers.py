@@ -124,7 +124,7 @@ def _templates():
     with warnings.catch_warnings(action="ignore"):
         PurificationRecord.of(named, GARNET(rank=4, k=3).purify(named)).save(paths["result"])
         save_audit(audit(named), paths["audit"])
-    GARNET(rank=4, k=3).purify(paths["npz"], place=OnDisk(memory="2GB", parts=2, output=paths["tiles"]))
+    GARNET(rank=4, k=3, weight="one").purify(paths["npz"], place=OnDisk(memory="2GB", parts=2, output=paths["tiles"]))
     parts = {f"idx_{part}": getattr(graph.split, part).tolist() for part in ("train", "val", "test")}
     paths["split"].write_text(json.dumps(parts))
     masks = {f"{part}_mask": np.isin(np.arange(40), getattr(graph.split, part)) for part in ("train", "val", "test")}

@@ -146,7 +146,7 @@ def tied(graph, purifier, first, second):
     """Whether two nodes are, for one of them, as far from each other as its k-th neighbour is."""
     points = torch.nn.functional.normalize(purifier.embed(graph).embedding.double())
     squares = torch.cdist(points, points).square().fill_diagonal_(torch.inf)
-    k = purifier.neighbors_of(graph.num_nodes, graph.num_edges)
+    k = purifier.on(graph).k
     last = squares.kthvalue(k, dim=1).values
     away = squares[first, second]
     return torch.minimum((away - last[first]).abs(), (away - last[second]).abs()).numpy() < 1e-5

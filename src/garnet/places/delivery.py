@@ -49,7 +49,8 @@ def delivered(output: Path) -> Delivered | None:
         manifest = read_note(output / name)
         if manifest["version"] != VERSION:
             return None
-        checks, result = dict(manifest["checks"]), manifest.get("result") or {"run": "", "facts": {}}
+        result = manifest.get("result") or {"run": "", "facts": {}, "ledger": {}}
+        checks = {**manifest["checks"], **result["ledger"]}
         # A manifest that somebody else made could name files that are not ours to replace.
         if not all(_OURS.fullmatch(file) for file in checks):
             return None
@@ -73,6 +74,8 @@ def made_by(output: Path, run: str) -> Delivered | None:
 def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> None:
     """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
 
+    The files of a ledger are no part of the graph, but of the result: they go with it when it is replaced.
+
     Args:
         staged: the folder, in the directory of the run.
         output: where it will be.
@@ -87,7 +90,8 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> Non
         manifest = {"version": VERSION, "checks": checks}
     for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
         remove(strip)
-    write_note(file, {**manifest, "result": {"run": run, "facts": facts}})
+    ledger = {part.name: checksum(part) for part in sorted(staged.glob("ledger-*.bin"))}
+    write_note(file, {**manifest, "result": {"run": run, "facts": facts, "ledger": ledger}})
 
 
 def require_free(output: Path, *, overwrite: bool) -> Delivered | None:

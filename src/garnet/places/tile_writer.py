@@ -141,7 +141,7 @@ def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
     """
     taken = {name: check for name, check in graph.checks.items() if name.startswith("node-")}
     for name in taken:
-        _link(graph.folder / name, folder / name)
+        link_or_copy(graph.folder / name, folder / name)
     return _complete(folder, graph.bounds, graph.feature_width, graph.sparse_features, taken)
 
 
@@ -208,7 +208,7 @@ def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:
     return check
 
 
-def _link(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """The same file in another folder; a copy where the file system has no hard links."""
     with writing(target):
         remove(target)

@@ -256,6 +256,8 @@ class Task:
         if self.progress is not None:
             self.progress(Step("write"))
         result = from_facts(facts, tiles.folder, self.method, repr(self.place))
+        if self.place.ledger:
+            result = replace(result, ledger=held(result.ledger))
         graph, staged = tiles.to_graph(), made.folder / target.name
         graph.save(staged)
         with writing(output):

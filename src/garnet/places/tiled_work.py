@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,12 +16,11 @@ from torch import Tensor
 from garnet.errors import GarnetError
 from garnet.io.failures import writing
 from garnet.io.journal import Resumable
-from garnet.io.removal import remove
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
 from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
 from garnet.places.row_store import Place, RowMatrix, RowStore, read
-from garnet.places.tile_writer import finish_like, has_strip
+from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
 from garnet.places.tiled_scores import (
     TiledLedger,
@@ -199,9 +197,7 @@ class GraphOnDisk:
         }
         if self.place.ledger:
             for (i, j), file in self._scored.items():
-                with writing(self._staged):
-                    remove(self._staged / _ledger_name(i, j))
-                    os.link(file, self._staged / _ledger_name(i, j))
+                link_or_copy(file, self._staged / _ledger_name(i, j))
         return self.deliver(facts)
 
     @property

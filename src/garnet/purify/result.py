@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -131,14 +131,22 @@ class AnyLedger(ABC):
 
     @cached_property
     def _collected(self) -> list[NDArray[Any]]:
-        """Edges and scores of those kept, dropped and added."""
+        """Edges, sorted, and scores of those kept, dropped and added."""
         found: list[list[NDArray[Any]]] = [[] for _ in range(6)]
         for batch in self.batches():
             fates = batch.given & batch.stays, batch.given & ~batch.stays, batch.stays & ~batch.given
             for number, fate in enumerate(fates):
                 found[2 * number].append(batch.edges[:, fate])
                 found[2 * number + 1].append(batch.scores[fate])
-        return [np.concatenate(pieces, axis=-1) for pieces in found]
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [column for edges, scores in pairs for column in _sorted(edges, scores, self.num_nodes)]
+
+
+def _sorted(edges: Sequence[Edges], scores: Sequence[NDArray[np.float32]], n: int) -> tuple[Edges, NDArray[np.float32]]:
+    """The edges of some batches, and the score of each, in the order of their nodes."""
+    every, number = np.concatenate(edges, axis=1), np.concatenate(scores)
+    order = np.argsort(every[0] * n + every[1], kind="stable")
+    return every[:, order], number[order]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,15 +232,24 @@ class Purification:
     recall: float | None = None
     done_before: bool = False
 
-    @cached_property
+    @property
     def base(self) -> Edges:
         """The edges of the base graph, (2, m)."""
-        return np.concatenate([batch.edges[:, batch.near] for batch in self.ledger.batches()], axis=1)
+        return self._base[0]
 
-    @cached_property
+    @property
     def scores(self) -> NDArray[np.float32]:
         """The score of each base edge, (m,); the larger, the more critical."""
-        return np.concatenate([batch.scores[batch.near] for batch in self.ledger.batches()])
+        return self._base[1]
+
+    @cached_property
+    def _base(self) -> tuple[Edges, NDArray[np.float32]]:
+        edges: list[Edges] = []
+        scores: list[NDArray[np.float32]] = []
+        for batch in self.ledger.batches():
+            edges.append(batch.edges[:, batch.near])
+            scores.append(batch.scores[batch.near])
+        return _sorted(edges, scores, self.ledger.num_nodes)
 
     @property
     def seconds(self) -> float:
