@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,35 @@ from record import data_folder, save
 
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model
-from garnet.places import disk as scale_purify
-from garnet.places.cluster import OnCluster
+from garnet.places.cluster import ClusterRun
+from garnet.places.tiled_place import OnCluster
 
 
-class Counted(OnCluster):
+class Counted(ClusterRun):
     """Counts the calls and the tasks of a run."""
 
     calls = tasks = 0
 
-    def __call__(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """See `OnCluster`."""
+    def __call__(
+        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Any | None = None
+    ) -> list[Any]:
+        """See `ClusterRun`."""
         tasks = list(tasks)
         self.calls += 1
         self.tasks += len(tasks)
-        return super().__call__(work, tasks)
+        return super().__call__(work, tasks, done=done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(OnCluster):
+    """A cluster whose runs are counted."""
+
+    runs: list[Counted] = field(default_factory=list, repr=False)
+
+    def run(self) -> Counted:
+        """See `OnCluster`."""
+        self.runs.append(Counted(self.cluster))
+        return self.runs[-1]
 
 
 def peak_bytes() -> int:
@@ -53,19 +68,18 @@ def measure(source: Any, workers: int, options: argparse.Namespace) -> tuple[dic
         Client(cluster) as client,
         tempfile.TemporaryDirectory() as folder,
     ):
-        purifier = GARNET(rank=options.rank, k=options.k, features="none", cluster=client)
-        counted: list[Counted] = []
-        scale_purify._run_of = lambda _: counted.append(Counted(client)) or counted[-1]
-        output, began, spent = Path(folder) / "purified", time.perf_counter(), time.process_time()
-        result = scale_purify.purify_tiled(purifier, source, output, symmetrize=True, parts=options.parts)
+        purifier = GARNET(rank=options.rank, k=options.k, features="none")
+        place = Counting(cluster=client, output=Path(folder) / "purified", parts=options.parts)
+        began, spent = time.perf_counter(), time.process_time()
+        result = purifier.purify(source, place=place, symmetrize=True)
         seconds = time.perf_counter() - began
         figures = {
             "workers": workers,
             "seconds": seconds,
             "stages": {stage.name: stage.seconds for stage in result.stages},
             "parts": result.parts,
-            "calls": counted[0].calls,
-            "tasks": counted[0].tasks,
+            "calls": place.runs[0].calls,
+            "tasks": place.runs[0].tasks,
             "processor_seconds_of_each_worker": sorted(client.run(time.process_time).values()),
             "processor_seconds_of_client_and_scheduler": time.process_time() - spent,
             "peak_bytes_of_each_worker": sorted(client.run(peak_bytes).values()),

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from record import data_folder, save
 
-from garnet import GARNET, Graph, load_graph
+from garnet import GARNET, Graph, InMemory, load_graph
 from garnet.datasets import cora
 from garnet.graph.edges import contains
 from garnet.neighbors.search import Cells, Exact, recall
@@ -27,7 +27,7 @@ def main() -> None:
     options.add_argument("--ranks", type=int, nargs="+", default=[50, 500])
     chosen = options.parse_args()
     graph = load_graph(data_folder() / "ogbn_arxiv" / "ogbn_arxiv.npz", symmetrize=True)
-    purifier = GARNET(solver=Chebyshev(tol=1e-5), neighbors=Exact(), features="low-rank")
+    purifier = GARNET(features="low-rank")
     figures: dict[str, Any] = {"graph": repr(graph), "agreement": {"cora": agreement(cora(), purifier)}}
     bare = replace(purifier, features="none", rank=50, k=15, tau="mean")
     figures["agreement"]["arxiv"] = agreement(Graph(graph.adjacency), bare)
@@ -40,8 +40,10 @@ def main() -> None:
 
 def agreement(graph: Graph, purifier: GARNET) -> dict[str, float]:
     """How near the GPU's spectrum and graph come to those of the CPU."""
-    ours = replace(purifier, device="cuda").purify(graph)
-    theirs = replace(purifier, solver=Arpack() if graph.num_nodes < 10_000 else purifier.solver).purify(graph)
+    solver = Chebyshev(tol=1e-5)
+    ours = purifier.purify(graph, place=InMemory(device="cuda", solver=solver, neighbors=Exact()))
+    solver = Arpack() if graph.num_nodes < 10_000 else solver
+    theirs = purifier.purify(graph, place=InMemory(solver=solver, neighbors=Exact()))
     cosines = torch.linalg.svdvals(ours.spectrum.vectors.double().cpu().T @ theirs.spectrum.vectors.double())
     shared = int(contains(theirs.graph.edges, ours.graph.edges, graph.num_nodes).sum())
     either = ours.graph.num_edges + theirs.graph.num_edges - shared

@@ -33,15 +33,14 @@ np.savez(sys.argv[1], format=b"csr", shape=np.array(adjacency.shape), data=adjac
 
 PURIFY = """
 import json, sys
-from pathlib import Path
-from garnet import GARNET
+from garnet import GARNET, OnDisk
 from garnet.machine import peak_memory
-from garnet.places.disk import purify_tiled
 options = json.loads(sys.argv[1])
 papers = {"rank": options["rank"], "k": options["k"], "support": None}
-purifier = GARNET(memory=options["memory"], features="none", **({} if options["default"] else papers))
-result = purify_tiled(purifier, options["source"], Path(options["output"]), symmetrize=True,
-                      progress=lambda stage: print(stage, file=sys.stderr, flush=True))
+purifier = GARNET(features="none", **({} if options["default"] else papers))
+place = OnDisk(memory=options["memory"], output=options["output"])
+result = purifier.purify(options["source"], place=place, symmetrize=True,
+                         progress=lambda step: step.detail or print(step, file=sys.stderr, flush=True))
 print(json.dumps({**result.summary(), "peak_bytes": peak_memory()}))
 """
 

@@ -24,13 +24,14 @@ from record import data_folder, save
 import garnet.linalg.device_graph
 import garnet.neighbors.cell_index
 import garnet.neighbors.search
+import garnet.purify.memory
+import garnet.purify.scores
 from garnet import GARNET, Graph
 from garnet.backbones import GCN
 from garnet.datasets import block_model, class_features, load_graph, nested_block_model, random_split
 from garnet.graph.graph import as_graph
 from garnet.neighbors.quantizer import Quantizer
-from garnet.neighbors.search import recall
-from garnet.purify import garnet as purify
+from garnet.neighbors.search import choose_neighbors, recall
 from garnet.spectral.chebyshev import _Projection
 from garnet.spectral.operator import Columns, Operator
 from garnet.training.loop import Training, train
@@ -51,16 +52,15 @@ def main() -> None:
     start = time.perf_counter()
     graph = nested_block_model(chosen.nodes, mean_degree=MEAN_DEGREE, seed=0)
     print(graph, f"drawn in {time.perf_counter() - start:.0f} s", flush=True)
-    GARNET(rank=8, k=5, device=device).purify(block_model(60_000, seed=1))  # the first call loads libraries
-    purifier = GARNET(rank=chosen.rank, k=chosen.k, support=None, features="none", device=device)
+    GARNET(rank=8, k=5).purify(block_model(60_000, seed=1), device=device)  # the first call loads libraries
+    purifier = GARNET(rank=chosen.rank, k=chosen.k, support=None, features="none")
     figures: dict[str, Any] = {"graph": repr(graph), "rank": chosen.rank, "k": chosen.k, "runs": []}
     for _ in range(chosen.repeats):
-        result, run = purified(purifier, graph)
+        result, run = purified(purifier, graph, device)
         figures["runs"].append(run)
         print(run, flush=True)
     points = unit(result.spectrum.embedding)
-    near = result.parameters.neighbors or garnet.neighbors.search.choose_neighbors(graph.num_nodes, device)
-    found = near(points, chosen.k, seed=0)
+    found = choose_neighbors(graph.num_nodes, device)(points, chosen.k, seed=0)
     figures["recall of 10,000"] = recall(points, found, sample=10_000, seed=1)
     print("recall", figures["recall of 10,000"], flush=True)
     del points, found
@@ -68,11 +68,11 @@ def main() -> None:
     del result
     file = data_folder() / "ogbn_arxiv" / "ogbn_arxiv.npz"
     if file.exists():
-        figures["arxiv"] = arxiv(load_graph(file, symmetrize=True), purifier)
+        figures["arxiv"] = arxiv(load_graph(file, symmetrize=True), purifier, device)
         print("arxiv", figures["arxiv"], flush=True)
-    figures["default"] = purified(GARNET(features="none", device=device), graph)[1]
+    figures["default"] = purified(GARNET(features="none"), graph, device)[1]
     print("default", figures["default"], flush=True)
-    figures["parts"] = parts(purifier, graph)
+    figures["parts"] = parts(purifier, graph, device)
     print(figures["parts"], flush=True)
     save("products", figures)
     figures["training"] = trained(cleaned, graph, device)
@@ -80,22 +80,22 @@ def main() -> None:
     save("products", figures)
 
 
-def purified(purifier: GARNET, graph: Graph) -> tuple[Any, dict[str, float]]:
+def purified(purifier: GARNET, graph: Graph, device: str) -> tuple[Any, dict[str, float]]:
     """A purification, and what it cost."""
-    if purifier.device != "cpu":
+    if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
-    result, seconds = timed(lambda: purifier.purify(graph))
+    result, seconds = timed(lambda: purifier.purify(graph, device=device))
     run = {"seconds": seconds, **{stage.name: stage.seconds for stage in result.stages}}
     run |= {"columns": result.spectrum.products, "residual": float(result.spectrum.residuals.max())}
-    run |= {"base edges": int(result.near.sum()), "edges": result.graph.num_edges, "peak_gb": peak(purifier.device)}
+    run |= {"base edges": result.ledger.base_edges, "edges": result.graph.num_edges, "peak_gb": peak(device)}
     return result, run
 
 
-def arxiv(graph: Graph, purifier: GARNET) -> dict[str, Any]:
+def arxiv(graph: Graph, purifier: GARNET, device: str) -> dict[str, Any]:
     """The whole way on ogbn-arxiv, whose words are not public: features are drawn about its classes."""
-    purified(purifier, graph)  # kernels for points of this many coordinates
-    result, run = purified(purifier, graph)
-    return run | {"training": trained(result.graph, graph, purifier.device)}
+    purified(purifier, graph, device)  # kernels for points of this many coordinates
+    result, run = purified(purifier, graph, device)
+    return run | {"training": trained(result.graph, graph, device)}
 
 
 def trained(cleaned: Graph, graph: Graph, device: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def trained(cleaned: Graph, graph: Graph, device: str) -> dict[str, Any]:
     return {"seconds": seconds, "accuracy": 100 * model.accuracy(), "peak_gb": peak(device)}
 
 
-def parts(purifier: GARNET, graph: Graph) -> dict[str, dict[str, float]]:
+def parts(purifier: GARNET, graph: Graph, device: str) -> dict[str, dict[str, float]]:
     """Seconds, calls, and what had to be read or computed, of the parts of one purification."""
     meter, entries, n = Meter(), 2 * graph.num_edges, graph.num_nodes
     meter.watch(Operator, "product", bytes=lambda _, block, **__: 4 * entries * (block.shape[1] + 2))
@@ -120,11 +120,16 @@ def parts(purifier: GARNET, graph: Graph) -> dict[str, dict[str, float]]:
     meter.watch(garnet.neighbors.search, "fit_quantizer")
     meter.watch(Quantizer, "assign")
     meter.watch(garnet.neighbors.cell_index, "nearest", operations=pairs_compared)
-    meter.watch(purify, "squared_distances", bytes=lambda points, edges: 8 * points.shape[1] * edges.shape[1])
-    meter.watch(purify, "inner_products", bytes=lambda left, _, edges: 8 * left.shape[1] * edges.shape[1])
-    meter.watch(purify, "joined")
-    purifier.purify(graph)
+    meter.watch(garnet.purify.scores, "squared_distances", bytes=rows_read)
+    meter.watch(garnet.purify.scores, "inner_products", bytes=rows_read)
+    meter.watch(garnet.purify.memory, "joined")
+    purifier.purify(graph, device=device)
     return meter.figures
+
+
+def rows_read(left: Any, _: Any, edges: Any) -> float:
+    """Bytes of the two rows that are read for every edge."""
+    return 8 * left.shape[1] * edges.shape[1]
 
 
 def pairs_compared(points: Any, sizes: Any, ranked: Any, _: int, probes: int) -> float:

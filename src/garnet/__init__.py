@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from garnet.graph.files import load_graph
     from garnet.graph.graph import Graph, Split, as_graph
     from garnet.graph.perturbation import Perturbation
-    from garnet.places.on_cluster import OnCluster
-    from garnet.places.on_disk import OnDisk
+    from garnet.places.tiled_place import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
     from garnet.purify.result import Ledger, Purification
@@ -24,8 +23,8 @@ _HOME = {
     "Budget": "garnet.graph.budget",
     "GARNET": "garnet.purify.garnet",
     "InMemory": "garnet.purify.memory",
-    "OnCluster": "garnet.places.on_cluster",
-    "OnDisk": "garnet.places.on_disk",
+    "OnCluster": "garnet.places.tiled_place",
+    "OnDisk": "garnet.places.tiled_place",
     "Settings": "garnet.purify.settings",
     "Graph": "garnet.graph.graph",
     "Split": "garnet.graph.graph",

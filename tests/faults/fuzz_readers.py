@@ -39,8 +39,9 @@ from garnet.datasets.splits import read_geom_gcn, read_prognn, read_targets
 from garnet.errors import GarnetError
 from garnet.graph.files import open_source
 from garnet.graph.perturbation import Perturbation
+from garnet.io.checked import write_note
 from garnet.places.build import build_tiles
-from garnet.places.tiles import MANIFEST, TiledGraph, json_check
+from garnet.places.tiles import MANIFEST, TiledGraph
 from garnet.report.purification_record import PurificationRecord
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
@@ -164,15 +165,16 @@ def mutated(path, rng):
     elif inside and content[:2] == b"\x1f\x8b":
         content = gzip.compress(_changed(gzip.decompress(content), rng))
     elif inside and file.name == MANIFEST:
-        content = _changed_manifest(json.loads(content), rng)
+        _seal(file, _changed_manifest(json.loads(content), rng))
+        return
     else:
         content = _changed(content, rng)
     file.write_bytes(content)
-    if inside and (path / MANIFEST).is_file() and file.name != MANIFEST:
+    if inside and (path / MANIFEST).is_file():
         manifest = json.loads((path / MANIFEST).read_bytes())
         manifest["sizes"][file.name] = len(content)
         manifest["checks"][file.name] = zlib.crc32(content)
-        (path / MANIFEST).write_text(_sealed(manifest))
+        _seal(path / MANIFEST, manifest)
 
 
 def _changed(content, rng):
@@ -247,12 +249,11 @@ def _changed_manifest(manifest, rng):
     strange = [None, -1, 2**62, 0.5, "x", [], {}, [0, 1], [0, 20, 10, 40], True, {"a": 1}]
     name = list(manifest)[rng.integers(len(manifest))]
     manifest[name] = strange[rng.integers(len(strange))]
-    return _sealed(manifest).encode()
+    return manifest
 
 
-def _sealed(manifest):
-    rest = {name: value for name, value in manifest.items() if name not in ("check", "version")}
-    return json.dumps({**rest, "check": json_check(rest), "version": manifest.get("version")})
+def _seal(file, manifest):
+    write_note(file, {name: value for name, value in manifest.items() if name != "check"})
 
 
 def outcome(kind, path):

@@ -45,9 +45,9 @@ ON_DISK = """
 import hashlib, json, sys
 import torch
 torch.set_num_threads(int(sys.argv[1]))
-from garnet import GARNET
+from garnet import GARNET, OnDisk
 from garnet.datasets import cora
-purified = GARNET(memory="1GiB").purify(cora()).graph.adjacency
+purified = GARNET().purify(cora(), place=OnDisk(memory="1GiB")).graph.adjacency
 parts = [purified.indices] if sys.argv[2] == "edges" else [purified.indices, purified.data]
 print(json.dumps([hashlib.sha256(part.tobytes()).hexdigest() for part in parts]))
 """

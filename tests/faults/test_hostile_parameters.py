@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from garnet import GARNET
+from garnet import GARNET, InMemory, OnCluster, OnDisk
 from garnet.attacks import DICE, Attack, Budget
 from garnet.audit import audit
 from garnet.backbones import GCN, GPRGNN, LinearGCN, TorchModule
@@ -68,7 +68,12 @@ VALUES = {
 }  # fmt: skip
 
 REGISTERED = [registry.get(name) for registry in (ATTACKS, DEFENSES, PURIFIERS, BACKBONES) for name in registry.names()]
-KINDS = list(dict.fromkeys([*REGISTERED, GARNET, Purified, TorchModule, Training, Arpack, Chebyshev, Cells]))
+KINDS = list(
+    dict.fromkeys(
+        [*REGISTERED, GARNET, InMemory, OnDisk, OnCluster, Purified, TorchModule, Training, Arpack, Chebyshev, Cells]
+    )
+)
+NEEDED = {"build": torch.nn.Linear, "memory": "1GiB", "cluster": "tcp://127.0.0.1:9"}
 FIELDS = [(kind, field) for kind in KINDS for field in fields(kind) if field.init]
 
 
@@ -88,10 +93,14 @@ def sentence(error):
     return text.encode().decode()
 
 
+def needed_by(kind):
+    """The parameters without which there is none of the kind."""
+    return {one.name: NEEDED[one.name] for one in fields(kind) if one.default is one.default_factory is MISSING}
+
+
 def made(kind, field, value):
     """An object with this parameter; None if it was refused, by its name."""
-    needed = {one.name: torch.nn.Linear for one in fields(kind) if one.default is one.default_factory is MISSING}
-    one, said = attempt(kind, **needed | {field.name: value})
+    one, said = attempt(kind, **needed_by(kind) | {field.name: value})
     assert one is not None or f"'{field.name}'" in said
     return one
 
@@ -140,9 +149,11 @@ def put_to_work(one, victim=None):
     elif isinstance(one, Training):
         train(GPRGNN(hidden=4, hops=2), GRAPH, training=one)
     elif isinstance(one, Arpack | Chebyshev):
-        GARNET(solver=one, rank=3).purify(GRAPH)
+        GARNET(rank=3).purify(GRAPH, place=InMemory(solver=one))
     elif isinstance(one, Cells):
-        GARNET(neighbors=one, rank=3, k=3).purify(GRAPH)
+        GARNET(rank=3, k=3).purify(GRAPH, place=InMemory(neighbors=one))
+    elif isinstance(one, InMemory | OnDisk):
+        GARNET(rank=3, k=3).purify(GRAPH, place=one)
     elif hasattr(one, "purify"):
         one.purify(GRAPH)
     elif hasattr(one, "fit"):
@@ -162,7 +173,9 @@ def require_work(cases, victim=None):
 
 def taken(kind):
     """For each parameter, the objects that could be made; a function or a class of somebody's own may do anything."""
-    names = [field for field in fields(kind) if field.init and field.name not in ("build", "memory", "cluster")]
+    # Nor is anything written to where a test does not look.
+    others = ("build", "memory", "cluster", "output", "scratch")
+    names = [field for field in fields(kind) if field.init and field.name not in others]
     values = [value for value in VALUES.values() if not inspect.isroutine(value)]
     found = [[one for value in values if (one := made(kind, field, value)) is not None] for field in names]
     return [objects for objects in found if objects]
@@ -182,7 +195,7 @@ def test_everything_that_is_taken_works(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not TorchModule])
 def test_they_are_values(kind):
-    one = kind()
+    one = kind(**needed_by(kind))
     assert replace(one) == one == pickle.loads(pickle.dumps(one))
 
 
@@ -231,12 +244,12 @@ def test_numbers_of_numpy_become_those_of_python():
 
 @pytest.mark.parametrize("size", ["9" * 25, "9" * 400, "1e9", "-8GB", "0", "", "8 parsecs", -1, 0, np.inf, 2**60, True])
 def test_what_is_no_size_of_memory(size):
-    with pytest.raises(ParameterError, match=r"^The 'memory' parameter of GARNET must be a size of 1GiB or more"):
-        GARNET(memory=size)
+    with pytest.raises(ParameterError, match=r"^The 'memory' parameter of OnDisk must be a size of 1GiB or more"):
+        OnDisk(memory=size)
 
 
 def test_more_memory_than_a_machine_has_is_fine():
-    assert GARNET(memory="900TB").memory == "900TB"
+    assert OnDisk(memory="900TB").memory == "900TB"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +258,7 @@ def test_more_memory_than_a_machine_has_is_fine():
         (GARNET, {"rank": -3}, "an integer >= 1 or 'auto'. Got -3 instead."),
         (GARNET, {"k": 0}, "an integer >= 1. Got 0 instead."),
         (GARNET, {"support": np.zeros(2)}, "between 0 and 1, 'auto' or None. Got array([0., 0.]) instead."),
-        (GARNET, {"solver": Chebyshev}, "a solver. Got <class "),
+        (InMemory, {"solver": Chebyshev}, "a solver. Got <class "),
         (Chebyshev, {"growth": 0.5}, "a number above 1. Got 0.5 instead."),
         (Chebyshev, {"block": -4}, "an integer >= 1. Got -4 instead."),
         (Arpack, {"tol": -1}, "a number >= 0. Got -1 instead."),
@@ -262,14 +275,19 @@ def test_sentences(kind, parameters, wanted):
 
 
 @pytest.mark.parametrize(
-    "purifier",
-    [GARNET(k=40), GARNET(rank=40), GARNET(features="raw"), GARNET(device="meta")],
+    ("purifier", "place"),
+    [
+        (GARNET(k=40), InMemory()),
+        (GARNET(rank=40), InMemory()),
+        (GARNET(features="raw"), InMemory()),
+        (GARNET(), InMemory(device="meta")),
+    ],
     ids=["k", "rank", "features", "device"],
 )
-def test_what_the_graph_does_not_allow_is_said_before_work_begins(purifier):
+def test_what_the_graph_does_not_allow_is_said_before_work_begins(purifier, place):
     begun = []
-    with pytest.raises(ParameterError, match="parameter of GARNET"):
-        purifier.purify(as_graph(GRAPH.adjacency), progress=begun.append)
+    with pytest.raises(ParameterError, match=r"parameter of (GARNET|InMemory)"):
+        purifier.purify(as_graph(GRAPH.adjacency), place=place, progress=begun.append)
     assert not begun
 
 

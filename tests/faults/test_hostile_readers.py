@@ -21,11 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
-from garnet import GARNET, as_graph, load_graph
+from garnet import GARNET, OnDisk, as_graph, load_graph
 from garnet.errors import GraphError
+from garnet.io.checked import write_note
 from garnet.places.build import build_tiles
 from garnet.places.graph_size import extent_of
-from garnet.places.tiles import MANIFEST, TiledGraph, json_check
+from garnet.places.tiles import MANIFEST, TiledGraph
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -234,10 +235,7 @@ def test_tiles_whose_manifest_lies_are_refused_in_one_sentence(changes, tmp_path
     folder = seed_file("tiles", tmp_path)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     manifest.pop("check")
-    version = manifest.pop("version")
-    manifest |= changes
-    manifest |= {"check": json_check(manifest), "version": version}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    write_note(folder / MANIFEST, manifest | changes)
     with pytest.raises(GraphError, match="Cannot read"):
         TiledGraph.open(folder).to_graph()
 
@@ -246,14 +244,12 @@ def test_tiles_whose_files_lie_are_refused_in_one_sentence(tmp_path):
     folder = seed_file("tiles", tmp_path)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     manifest.pop("check")
-    version = manifest.pop("version")
     name = "tile-0-0.bin"
     numbers = np.fromfile(folder / name, np.int32)
     numbers[-1] = 2**30
     numbers.tofile(folder / name)
     manifest["checks"][name] = zlib.crc32((folder / name).read_bytes())
-    manifest |= {"check": json_check(manifest), "version": version}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    write_note(folder / MANIFEST, manifest)
     with pytest.raises(GraphError, match="Cannot read"):
         TiledGraph.open(folder).to_graph()
 
@@ -301,7 +297,7 @@ def test_the_size_of_a_broken_file_is_not_guessed(content, tmp_path):
 def test_a_table_in_parquet_is_refused_before_the_work_if_it_cannot_hold_a_name(tmp_path):
     graph = as_graph((PATH.numpy(), 3), names=["a", "b", "\ud800"])
     with pytest.raises(GraphError, match="cannot be kept in Parquet"):
-        GARNET(memory="2GB").purify(graph, output=tmp_path / "clean.parquet")
+        GARNET().purify(graph, place=OnDisk(memory="2GB", output=tmp_path / "clean.parquet"))
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""`memory=` is a promise: what the process holds at its worst, with blocks of the solver in memory, stays below it."""
+"""`OnDisk(memory=...)` is a promise: what the process holds at its worst, with blocks of the solver in memory, stays below it."""
 
 import subprocess
 import sys
@@ -7,16 +7,14 @@ import pytest
 
 PURIFY = """
 import sys
-from pathlib import Path
-from garnet import GARNET
+from garnet import GARNET, OnDisk
 from garnet.datasets import nested_block_model
 from garnet.machine import peak_memory
-from garnet.places.disk import purify_tiled
 if sys.argv[1] == "draw":
     nested_block_model(60_000, mean_degree=12, seed=0).save(sys.argv[2])
 else:
-    purifier = GARNET(memory="1GiB", rank=128, k=10, features="none")
-    purify_tiled(purifier, sys.argv[2], Path(sys.argv[3]))
+    place = OnDisk(memory="1GiB", output=sys.argv[3])
+    GARNET(rank=128, k=10, features="none").purify(sys.argv[2], place=place)
     print(peak_memory())
 """
 

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 import torch
 
 import garnet
-from garnet import GARNET, Budget, as_graph, load_graph
+from garnet import GARNET, Budget, InMemory, OnDisk, as_graph, load_graph
 from garnet.attacks import PGD, PRBCD, Metattack, Random
 from garnet.audit import audit
 from garnet.backbones import GCN, TorchModule
@@ -152,9 +152,13 @@ def unchanged(tmp_path, monkeypatch):
     return check
 
 
+def on_disk(**options):
+    return OnDisk(memory="1GiB", **options)
+
+
 def stop_at(stage):
-    def progress(name):
-        if name == stage:
+    def progress(step):
+        if step.stage == stage:
             raise Stopped
 
     return progress
@@ -182,9 +186,9 @@ def study():
 CALLS = {
     "purify": lambda graph, _: GARNET().purify(graph),
     "purify with distortion": lambda graph, _: GARNET(score="distortion").purify(graph),
-    "purify a larger one": lambda *_: GARNET(neighbors="cells").purify(load("cora")),
-    "purify on disk": lambda graph, folder: GARNET(memory="1GiB").purify(graph, output=folder / "out"),
-    "purify on disk into memory": lambda graph, _: GARNET(memory="1GiB").purify(graph),
+    "purify a larger one": lambda *_: GARNET().purify(load("cora"), place=InMemory(neighbors="cells")),
+    "purify on disk": lambda graph, folder: GARNET().purify(graph, place=on_disk(output=folder / "out")),
+    "purify on disk into memory": lambda graph, _: GARNET().purify(graph, place=on_disk()),
     "transform": lambda graph, _: GARNET()(graph.to_pyg()),
     "embed": lambda graph, _: GARNET().embed(graph),
     "audit": lambda graph, _: audit(graph),
@@ -207,14 +211,16 @@ FAILING = {
     "rank too large": (lambda graph, _: GARNET(rank=10**6).purify(graph), GarnetError),
     "stopped between stages": (lambda graph, _: GARNET().purify(graph, progress=stop_at("prune")), Stopped),
     "stopped on disk": (
-        lambda graph, folder: GARNET(memory="1GiB").purify(graph, output=folder / "o", progress=stop_at("neighbours")),
+        lambda graph, folder: GARNET().purify(
+            graph, place=on_disk(output=folder / "o"), progress=stop_at("neighbours")
+        ),
         Stopped,
     ),
     "stopped on disk without a folder": (
-        lambda graph, _: GARNET(memory="1GiB").purify(graph, progress=stop_at("prune")),
+        lambda graph, _: GARNET().purify(graph, place=on_disk(), progress=stop_at("prune")),
         Stopped,
     ),
-    "not for disk": (lambda graph, _: GARNET(memory="1GiB", score="distortion").purify(graph), GarnetError),
+    "not for disk": (lambda graph, _: GARNET(score="distortion").purify(graph, place=on_disk()), GarnetError),
     "no features": (lambda graph, _: train(GCN(), replace(graph, features=None)), GarnetError),
     "module that fails": (lambda graph, _: train(TorchModule(failing_module), graph, training=QUICK), Stopped),
     "forward that fails": (lambda graph, _: train(TorchModule(failing_forward), graph, training=QUICK), Stopped),
@@ -297,14 +303,14 @@ def test_readers_in_several_threads_leave_the_warnings_as_they_were(tmp_path):
 
 MALLOC = """
 import ctypes, json, sys
-from garnet import GARNET
+from garnet import GARNET, OnDisk
 from garnet.datasets import block_model
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 libc.mallinfo2.restype = Info
-GARNET(memory="1GiB").purify(block_model(300, seed=0))
+GARNET().purify(block_model(300, seed=0), place=OnDisk(memory="1GiB"))
 size = 24 << 20
 libc.free(libc.malloc(size))
 mapped = libc.mallinfo2().hblks

@@ -19,8 +19,7 @@ from garnet.cli.console import err, named_graph, out, printable, read_graph, say
 
 if TYPE_CHECKING:
     from garnet.places.estimate import Estimate
-    from garnet.places.on_cluster import OnCluster
-    from garnet.places.on_disk import OnDisk
+    from garnet.places.tiled_place import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.place import Place
 
@@ -50,8 +49,7 @@ def purify_on_disk(
     from garnet.io.journal import stages_done
     from garnet.io.targets import require_scratch
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.on_cluster import OnCluster
-    from garnet.places.on_disk import purify_to_file
+    from garnet.places.tiled_place import OnCluster, purify_to_file
 
     output = Path(str(place.output))
     aside = None if place.scratch is None else require_scratch(Path(place.scratch))
@@ -85,6 +83,7 @@ def say_estimate(
     if as_json:
         figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
         facts = {**asdict(found), "settings": found.settings.plain()}
+        facts["extent"] |= facts["extent"].pop("shape")
         say_json({"input": str(source), "output": str(output), **figures, **facts})
         return
     shape, about = found.extent.shape, "" if found.extent.exact else "about "

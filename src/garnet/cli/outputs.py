@@ -158,7 +158,7 @@ def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: di
 def _identity(path: Path, written: Iterable[Path]) -> list[Any]:
     """What tells an input from another: the bytes of files or, of a graph that is known by name, what it holds."""
     from garnet.io.identity import file_identity
-    from garnet.places.on_disk import identity
+    from garnet.places.tiled_place import identity
 
     graph = None if os.path.lexists(path) else named_graph(path)
     return file_identity(path, without=written) if graph is None else identity(graph, path)

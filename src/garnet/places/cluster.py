@@ -37,6 +37,12 @@ _SPILL = 0.7  # share of its limit from which on a worker moves values to its di
 _PROCESS = secrets.token_hex(8)  # machines may give the same number to their processes
 
 
+def client_or_address(value: Any) -> str | None:
+    """Dask is not imported for the question, so whatever takes tasks counts as a client until it is asked to."""
+    fine = issubclass(type(value), str) or callable(getattr(type(value), "submit", None))
+    return None if fine else "a distributed.Client or the address of a scheduler"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
     """What the workers of a cluster can do.
@@ -80,13 +86,13 @@ class ClusterRun:
                 client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
                 raise ParameterError(
-                    f"The 'cluster' parameter of GARNET is {client!r}, but no Dask scheduler answers there; start one, "
+                    f"The 'cluster' parameter of OnCluster is {client!r}, but no Dask scheduler answers there; start one, "
                     "or correct the address."
                 ) from error
             weakref.finalize(self, client.close)
         if not isinstance(client, Client):
             raise ParameterError(
-                "The 'cluster' parameter of GARNET must be a distributed.Client or the address of a scheduler. Got "
+                "The 'cluster' parameter of OnCluster must be a distributed.Client or the address of a scheduler. Got "
                 f"{client!r} instead."
             )
         self._client = client

@@ -30,7 +30,8 @@ class Spool:
         weighted = weights is not None and bool((weights != 1).any())
         self.weighted |= weighted
         self._lengths.append((len(heads), weighted))
-        self.append("pairs", heads.astype(np.int64), tails.astype(np.int64), *([weights] if weighted else []))
+        ends = (column.astype(np.int64, copy=False) for column in (heads, tails))
+        self.append("pairs", *ends, *([weights] if weighted else []))
 
     def chunks(self) -> Iterator[Pairs]:
         """The pairs as they were added; their file is removed after the last."""

@@ -62,7 +62,7 @@ def bytes_of(memory: str | int) -> int:
         >>> bytes_of("8GB"), bytes_of("1.5 GiB")
         (8000000000, 1610612736)
     """
-    require_arguments("GARNET", memory=(memory, Memory))
+    require_arguments("OnDisk", memory=(memory, Memory))
     return int(_size(memory))
 
 

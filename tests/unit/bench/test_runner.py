@@ -140,9 +140,9 @@ def test_processes_side_by_side_measure_the_same_and_one_that_dies_fails_its_cel
     (package / "deadly-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1\n")
     (package / "deadly-1.dist-info" / "entry_points.txt").write_text("[garnet.purifiers]\ndeadly = deadly:Deadly\n")
     (package / "deadly.py").write_text(
-        "import os\nfrom dataclasses import dataclass\n"
-        "@dataclass(frozen=True)\nclass Deadly:\n"
-        "    def purify(self, graph, *, progress=None):\n        os._exit(1)\n"
+        "import os\nfrom dataclasses import dataclass\nfrom garnet.defenses import Purifier\n"
+        "@dataclass(frozen=True)\nclass Deadly(Purifier):\n"
+        "    def _purify(self, graph, *, progress):\n        os._exit(1)\n"
     )
     monkeypatch.syspath_prepend(package)
     bad = {**QUICK, "defense": "tsvd", "parameters": {"most_bytes": 1}}

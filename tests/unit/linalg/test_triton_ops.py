@@ -141,7 +141,7 @@ def test_edges_have_the_distances_and_products_of_their_ends(edges, dimension):
     torch.testing.assert_close(
         fused.compared(left, right, ends, distance=False).double(), product, rtol=1e-5, atol=1e-4
     )
-    assert torch.equal(squared_distances(left, ends), fused.compared(left, left, ends, distance=True))
+    assert torch.equal(squared_distances(left, left, ends), fused.compared(left, left, ends, distance=True))
     assert torch.equal(inner_products(left, right, ends), fused.compared(left, right, ends, distance=False))
 
 

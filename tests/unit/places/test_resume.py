@@ -18,7 +18,7 @@ from garnet.graph.graph import as_graph
 from garnet.io.journal import Journal
 from garnet.io.marker import MARKER
 from garnet.places import tiled_search
-from garnet.places.on_disk import identity
+from garnet.places.tiled_place import identity
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Step
 
@@ -172,8 +172,8 @@ def test_a_cluster_that_does_not_answer_costs_nothing_of_what_was_done(source, u
     pytest.importorskip("distributed")
     output = unfinished("score")
     monkeypatch.setattr("garnet.places.cluster._WAIT", 0.5)
+    place = OnCluster(cluster="tcp://127.0.0.1:9", memory="1GiB", parts=3, output=output)
     with pytest.raises(GarnetError, match="no Dask scheduler answers there"):
-        place = OnCluster(cluster="tcp://127.0.0.1:9", memory="1GiB", parts=3, output=output)
         GARNET(rank=8, k=4).purify(source, place=place)
     begun = Begun()
     require_same(purify(source, output, progress=begun).graph, undisturbed)

@@ -1,16 +1,19 @@
-"""RowMatrix matrices in files, the solver on them, and the search for neighbours among them."""
+"""Tall matrices in files, the solver on them, and the search for neighbours among them."""
 
 import numpy as np
 import pytest
 import torch
-from garnet.places.embed import components, feature_coordinates, spectrum
-from garnet.places.neighbors import neighbor_pairs
 
+from garnet import GARNET
 from garnet.datasets import block_model, cora
 from garnet.errors import GarnetError
-from garnet.neighbors.search import Exact
+from garnet.neighbors.search import Cells, Exact
+from garnet.places import tiled_search
 from garnet.places.build import build_tiles
-from garnet.places.row_store import RowStore, whole
+from garnet.places.row_store import RowStore, whole, write
+from garnet.places.tiled_embedding import components, tiled_features, tiled_spectrum
+from garnet.places.tiled_search import tiled_base_graph
+from garnet.purify.settings import Shape
 from garnet.spectral import Arpack, Chebyshev
 from garnet.spectral.spectrum import normalized_adjacency
 
@@ -33,7 +36,7 @@ def stored(parts, rows, name=None):
     pieces = torch.split(rows, np.diff(parts.bounds).tolist())
     tall = parts.new(rows.shape[1], name)
     for file, piece in zip(tall.files, pieces, strict=True):
-        piece.numpy().tofile(file)
+        write(file, piece)
     return tall
 
 
@@ -87,10 +90,11 @@ def test_what_is_held_in_memory_changes_no_eigenpair(tiled, room):
     graph = block_model(3000, mean_degree=8, seed=0)
     tiles, parts = tiled(graph, 2)
     solver = Chebyshev(tol=1e-5)
-    on_disk = spectrum(tiles, parts, 12, tau=0.0, solver=solver, end="algebraic", seed=0)
+    settings = GARNET(rank=12).on(graph)
+    on_disk = tiled_spectrum(tiles, parts, settings, solver)
     vectors = whole(on_disk.vectors)
     parts.hold(room)
-    held = spectrum(tiles, parts, 12, tau=0.0, solver=solver, end="algebraic", seed=0)
+    held = tiled_spectrum(tiles, parts, settings, solver)
     assert torch.equal(held.values, on_disk.values)
     assert torch.equal(whole(held.vectors), vectors)
 
@@ -111,7 +115,7 @@ def test_a_file_that_is_gone_or_cut_short_is_said(scratch):
 def test_eigenpairs_on_tiles_are_those_of_arpack(tiled, parts, end):
     graph = cora()
     tiles, place = tiled(graph, parts)
-    found = spectrum(tiles, place, 20, tau=1.0, solver=Chebyshev(tol=1e-6), end=end, seed=0)
+    found = tiled_spectrum(tiles, place, GARNET(rank=20, tau=1.0, end=end).on(graph), Chebyshev(tol=1e-6))
     expected = Arpack(tol=1e-10)(normalized_adjacency(graph, 1.0), 20, end=end, seed=0, device="cpu")
     np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
     vectors = whole(found.vectors).double()
@@ -132,7 +136,7 @@ def test_small_components_take_no_part(tiled):
     number, expected = connected_components(graph.adjacency, directed=False)
     label = components(tiles)
     assert len(np.unique(np.stack([label, expected]), axis=1).T) == number
-    found = spectrum(tiles, place, 10, tau=0.0, solver=Chebyshev(), end="algebraic", seed=0)
+    found = tiled_spectrum(tiles, place, GARNET(rank=10).on(graph), Chebyshev())
     large = np.bincount(expected)[expected] > 10
     assert (large.sum(), 0) < (3000, number)
     assert not whole(found.vectors)[~large].any()
@@ -146,34 +150,37 @@ def test_features_have_the_distances_of_those_in_memory(tiled):
 
     graph = cora()
     tiles, place = tiled(graph, 3)
-    found = whole(feature_coordinates(tiles, place, "auto", 30))
-    expected = feature_block(graph, "auto", 30, seed=0, device="cpu")
+    found = whole(tiled_features(tiles, place, GARNET(feature_rank=30).on(graph)))
+    expected = feature_block(graph, "low-rank", 30, seed=0, device="cpu")
     some = torch.arange(0, 2485, 50)
     torch.testing.assert_close(found[some] @ found[some].T, expected[some] @ expected[some].T, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("parts", [1, 3])
-def test_neighbours_among_parts_are_those_of_an_exact_search(scratch, parts):
+def test_neighbours_among_parts_are_those_of_an_exact_search(scratch, parts, exact, monkeypatch):
+    monkeypatch.setattr(tiled_search, "EXACT_UP_TO", 4000 if exact else 100)
     generator = torch.Generator().manual_seed(2)
     centres = 3 * torch.randn(40, 12, generator=generator)
     points = centres[torch.arange(4000) % 40] + torch.randn(4000, 12, generator=generator)
     points[[5, 77, 3999]] = 0
     place = RowStore(scratch, tuple(np.linspace(0, 4000, parts + 1).astype(int).tolist()))
-    files = neighbor_pairs(place, stored(place, points, "points"), 8, recall=0.97, seed=0)
+    settings = GARNET(k=8).on(Shape(nodes=4000, edges=1))
+    base = tiled_base_graph(place, stored(place, points, "points"), settings, memory=MEMORY, search=Cells(recall=0.97))
     pairs = set()
-    for (i, j), some in files.items():
+    for (i, j), names in base.files.items():
         assert i <= j
-        for file in some:
-            local = np.fromfile(file, np.int32).reshape(-1, 2)
+        for name in names:
+            local = np.fromfile(scratch / name, np.int32).reshape(-1, 2)
             pairs |= {tuple(sorted(pair)) for pair in (local + np.array([place.bounds[i], place.bounds[j]])).tolist()}
     known = points.abs().amax(dim=1).nonzero()[:, 0]
-    exact = known[Exact()(points[known], 8, seed=0)]
+    nearest = known[Exact()(points[known], 8, seed=0)]
     wanted = [
         tuple(sorted(pair))
-        for u, near in zip(known.tolist(), exact.tolist(), strict=True)
+        for u, near in zip(known.tolist(), nearest.tolist(), strict=True)
         for pair in ((u, v) for v in near)
     ]
-    assert sum(pair in pairs for pair in wanted) / len(wanted) > 0.95
+    assert sum(pair in pairs for pair in wanted) / len(wanted) > (0.9999 if exact else 0.95)
     assert len(pairs) <= 8 * len(known)
     assert not {node for pair in pairs for node in pair} & {5, 77, 3999}
     assert all(u != v for u, v in pairs)

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from garnet import Split, as_graph
 from garnet.datasets import block_model
 from garnet.errors import GarnetError, GraphError, ParameterError
+from garnet.io.checked import write_note
 from garnet.places.build import build_tiles
 from garnet.places.tile_writer import finish, finish_like, write_strip
-from garnet.places.tiles import TiledGraph, json_check
+from garnet.places.tiles import TiledGraph
 
 MEMORY = 1 << 30
 PLAIN = block_model(200, seed=4)
@@ -119,10 +120,10 @@ def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
     build_tiles(PLAIN, folder, memory=MEMORY)
     (folder / "thesis.txt").write_text("mine")
     manifest = json.loads((folder / "tiles.json").read_text())
-    del manifest["version"], manifest["check"]
+    del manifest["check"]
     for part in ("sizes", "checks"):
         manifest[part]["thesis.txt"] = 4
-    (folder / "tiles.json").write_text(json.dumps({"version": 3, "check": json_check(manifest), **manifest}))
+    write_note(folder / "tiles.json", manifest)
     with pytest.raises(GarnetError, match="no result of ours"):
         build_tiles(FULL, folder, memory=MEMORY, overwrite=True)
     assert (folder / "thesis.txt").read_text() == "mine"

@@ -6,9 +6,9 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,9 @@ from garnet.io.scratch import Scratch, forget
 from garnet.io.stamp import stamp, stamp_of
 from garnet.io.targets import require_file, require_folder, require_scratch
 from garnet.machine import __version__, physical_memory
-from garnet.parameters import Count, require_parameters
+from garnet.parameters import Count, Rule, require_parameters
 from garnet.places.build import build_tiles
-from garnet.places.cluster import ClusterRun
+from garnet.places.cluster import ClusterRun, client_or_address
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
 from garnet.places.plan import BASELINE, Memory, bytes_of, cut_of
@@ -41,25 +41,25 @@ _BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnDisk:
-    """Purify within a limit on memory: the graph is worked on in tiles on disk.
+class TiledPlace:
+    """What `OnDisk` and `OnCluster` have in common: the graph is worked on in tiles, through files.
 
     Intermediate files lie in one hidden directory that the run makes itself. It goes when all is done; after a kill the
     same call takes it over. The output appears when it is complete. Where it is there already, and the very same call
     has made it, that is what comes back.
 
     Attributes:
-        memory: bytes that this process may hold, such as `8GB`.
+        memory: bytes that a process may hold, such as `8GB`.
         output: a folder for the tiles of the purified graph or, if its name ends in .parquet, for a table of its edges;
             new, empty, or an earlier result. None to hold it in memory.
         scratch: a folder for intermediate files; None for that of the output, or the system's temporary one.
         overwrite: replace an earlier result in the output; other files in it stay.
         ledger: keep what became of every edge beside the tiles, 22 bytes an edge.
-        parts: cut the nodes into so many parts at least; the memory may ask for more.
+        parts: cut the nodes into so many parts at least; memory or workers may ask for more.
         solver: the block solver; None chooses its tolerance by size.
     """
 
-    memory: Memory
+    memory: Memory | None
     output: str | Path | None = None
     scratch: str | Path | None = None
     overwrite: bool = False
@@ -81,8 +81,32 @@ class OnDisk:
             yield work
 
     def run(self) -> Run:
-        """Who does the work."""
+        """Who does the work: this process, one task after the other."""
         return run_locally
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDisk(TiledPlace):
+    """Purify within a limit on the memory of this process; see `TiledPlace`."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCluster(TiledPlace):
+    """Purify on the workers of a Dask cluster; see `TiledPlace` for what is not said here.
+
+    Attributes:
+        cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
+        memory: bytes that each worker may hold; None for what the workers say themselves.
+    """
+
+    cluster: Annotated[Any, Rule(client_or_address)] = field(repr=False)
+    memory: Memory | None = None
+
+    def run(self) -> Run:
+        """Who does the work: whichever worker is free."""
+        return ClusterRun(self.cluster)
 
 
 def source_of(graph: Any, *, symmetrize: bool = False) -> Path | Graph:
@@ -95,14 +119,14 @@ class Task:
     """A purification on disk or on a cluster, and how it is to be done.
 
     Attributes:
-        place: an `OnDisk`, or an `OnCluster`, which has the same fields.
+        place: where.
         method: the purifier.
         source: what `garnet.graph.files.open_source` reads.
         symmetrize: accept a directed graph.
         progress: told of stages.
     """
 
-    place: Any
+    place: TiledPlace
     method: Any
     source: Path | Graph
     symmetrize: bool
@@ -137,7 +161,7 @@ class Task:
     def key(self, output: Path) -> dict[str, Any]:
         """All that decides the result, in plain values."""
         source = digest_of({"source": identity(self.source, output)})
-        asked = {"symmetrize": self.symmetrize, "parts": self.place.parts, "ledger": self.place.ledger}
+        asked: dict[str, Any] = {"symmetrize": self.symmetrize, "parts": self.place.parts, "ledger": self.place.ledger}
         asked |= {"memory": self.place.memory, "solver": repr(self.place.solver)}
         return {
             "version": __version__, "source": source, "format": output.suffix, **asked,
