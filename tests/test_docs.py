@@ -1,4 +1,4 @@
-"""The code blocks of the README, of CONTRIBUTING and of the documentation are run as a reader would run them, page by page.
+"""The code blocks of README, CONTRIBUTING and documentation are run as a reader would run them, page by page.
 
 `python` blocks of a page share one namespace. In `console` blocks the lines after `$ garnet ...` are what it prints; a
 `text` block is what the block before it prints. Blocks without a language hold commands alone. Those that need a
@@ -26,14 +26,11 @@ from typer.main import get_command
 from garnet.cli import app
 from garnet.datasets import contextual_block_model, random_split
 from garnet.graph.graph import as_graph
+from tools.tables import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts),
-]
+PAGES = pages()
 FENCE = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 PACKAGES = ["garnet", *sorted(f"garnet.{one.parent.name}" for one in (ROOT / "src/garnet").glob("*/__init__.py"))]
 PACKAGES = [name for name in PACKAGES if hasattr(importlib.import_module(name), "__all__")]
