@@ -21,8 +21,8 @@ import torch
 from record import data_folder, save
 
 from garnet import load_graph
+from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells, recall, union
-from garnet.purify.scores import inner_products
 from garnet.spectral import Chebyshev
 from garnet.spectral.spectrum import normalized_adjacency
 

@@ -23,7 +23,7 @@ def save(name: str, figures: dict[str, Any]) -> None:
     record = {
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(_portable, sys.argv[1:])]),
         "machine": machine(),
-        "versions": versions(("numpy", "scipy", "torch", "faiss-cpu", "hnswlib", "pygarnet")),
+        "versions": versions(("numpy", "scipy", "torch", "hnswlib", "pygarnet")),
         "figures": figures,
     }
     RESULTS.mkdir(exist_ok=True)

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 import torch
 
-from garnet import GARNET, as_graph, load_graph
+from garnet import GARNET, OnDisk, as_graph, load_graph
 from garnet.audit import audit
 from garnet.audit.file import load_audit, save_audit
 from garnet.backbones import GCN
@@ -40,7 +40,6 @@ from garnet.errors import GarnetError
 from garnet.graph.files import open_source
 from garnet.graph.perturbation import Perturbation
 from garnet.io.checked import write_note
-from garnet.places.build import build_tiles
 from garnet.places.tiles import MANIFEST, TiledGraph
 from garnet.report.purification_record import PurificationRecord
 from garnet.training.loop import Training, train
@@ -125,7 +124,7 @@ def _templates():
     with warnings.catch_warnings(action="ignore"):
         PurificationRecord.of(named, GARNET(rank=4, k=3).purify(named)).save(paths["result"])
         save_audit(audit(named), paths["audit"])
-    build_tiles(paths["npz"], paths["tiles"], memory=2 << 30, parts=2)
+    GARNET(rank=4, k=3).purify(paths["npz"], place=OnDisk(memory="2GB", parts=2, output=paths["tiles"]))
     parts = {f"idx_{part}": getattr(graph.split, part).tolist() for part in ("train", "val", "test")}
     paths["split"].write_text(json.dumps(parts))
     masks = {f"{part}_mask": np.isin(np.arange(40), getattr(graph.split, part)) for part in ("train", "val", "test")}

@@ -166,9 +166,9 @@ def test_a_small_file_is_refused_before_it_becomes_a_large_one(kind, make, tmp_p
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_so_it_is_when_it_is_read_in_pieces(name, tmp_path):
-    path = FILES[name][1](tmp_path)
-    assert_refused_cheaply(lambda: build_tiles(path, tmp_path / "tiles", memory=2 << 30))
+def test_so_it_is_when_it_is_read_in_pieces(name, scratch):
+    path = FILES[name][1](scratch)
+    assert_refused_cheaply(lambda: build_tiles(path, scratch / "tiles", memory=2 << 30))
 
 
 OBJECTS = {

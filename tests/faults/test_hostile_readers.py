@@ -186,11 +186,11 @@ PARQUET = {
 
 
 @pytest.mark.parametrize("make", PARQUET.values(), ids=PARQUET)
-def test_a_hostile_parquet_file_is_refused_in_one_sentence(make, tmp_path):
-    path = tmp_path / "graph.parquet"
+def test_a_hostile_parquet_file_is_refused_in_one_sentence(make, scratch):
+    path = scratch / "graph.parquet"
     pq.write_table(make(), path)
     assert_refused(lambda: load_graph(path), path)
-    assert_refused(lambda: build_tiles(path, tmp_path / "tiles", memory=2 << 30), path)
+    assert_refused(lambda: build_tiles(path, scratch / "tiles", memory=2 << 30), path)
 
 
 def test_parts_that_name_nodes_in_different_ways_are_refused(tmp_path):
@@ -301,8 +301,8 @@ def test_a_table_in_parquet_is_refused_before_the_work_if_it_cannot_hold_a_name(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_end_of_a_gzip_file_is_missed(tmp_path):
-    path = tmp_path / "graph.csv.gz"
+def test_the_end_of_a_gzip_file_is_missed(scratch):
+    path = scratch / "graph.csv.gz"
     path.write_bytes(gzip.compress(b"0,1\n" * 1000)[:-4])
     assert_refused(lambda: load_graph(path), path)
-    assert_refused(lambda: build_tiles(path, tmp_path / "tiles", memory=2 << 30), path)
+    assert_refused(lambda: build_tiles(path, scratch / "tiles", memory=2 << 30), path)

@@ -1,4 +1,4 @@
-"""`OnDisk(memory=...)` is a promise: what the process holds at its worst, with blocks of the solver in memory, stays below it."""
+"""`OnDisk(memory=...)` is a promise: what the process holds at its worst, blocks of the solver too, stays below it."""
 
 import subprocess
 import sys

@@ -18,7 +18,7 @@ from garnet.parameters import Count, Seed
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import feature_block, scale
-from garnet.purify.result import HeldLedger
+from garnet.purify.result import Ledger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class FeatureKNN(Purifier):
             old_and_new = canonical(first, second, n)
             given, stays = (torch.from_numpy(contains(one.edges, old_and_new, n)) for one in (graph, joined))
             scores = inner_products(points, points, old_and_new)
-        ledger = HeldLedger(torch.from_numpy(old_and_new), scores, given, stays, n)
+        ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n)
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
 

@@ -17,7 +17,7 @@ from garnet.parameters import AnyNumber
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import scale
-from garnet.purify.result import HeldLedger
+from garnet.purify.result import Ledger
 
 Similarity = Literal["auto", "jaccard", "cosine"]
 
@@ -58,7 +58,7 @@ class Jaccard(Purifier):
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
             scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
-            ledger = HeldLedger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
+            ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
 

@@ -86,8 +86,8 @@ class ClusterRun:
                 client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
                 raise ParameterError(
-                    f"The 'cluster' parameter of OnCluster is {client!r}, but no Dask scheduler answers there; start one, "
-                    "or correct the address."
+                    f"The 'cluster' parameter of OnCluster is {client!r}, but no Dask scheduler answers there; start "
+                    "one, or correct the address."
                 ) from error
             weakref.finalize(self, client.close)
         if not isinstance(client, Client):

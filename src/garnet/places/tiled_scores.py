@@ -29,7 +29,7 @@ from garnet.places.row_store import Place, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.purify.quantile import digit_counts
-from garnet.purify.result import Ledger, LedgerBatch
+from garnet.purify.result import AnyLedger, LedgerBatch
 from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
 from garnet.purify.settings import Settings
 
@@ -246,7 +246,7 @@ def gather_strip(i: int, bounds: Sequence[int], files: Sequence[Path], choice: C
 
 
 @dataclass(frozen=True, eq=False)
-class TiledLedger(Ledger):
+class TiledLedger(AnyLedger):
     """A ledger on disk, read a tile at a time.
 
     Attributes:
@@ -265,16 +265,16 @@ class TiledLedger(Ledger):
 
     @property
     def counts(self) -> dict[str, int]:
-        """See `Ledger`."""
+        """See `AnyLedger`."""
         return {"kept": self.tally.kept, "dropped": self.tally.dropped, "added": self.tally.added}
 
     @property
     def base_edges(self) -> int:
-        """See `Ledger`."""
+        """See `AnyLedger`."""
         return self.tally.base_edges
 
     def batches(self, size: int = 1 << 20) -> Iterator[LedgerBatch]:
-        """See `Ledger`.
+        """See `AnyLedger`.
 
         Raises:
             GarnetError: the purification did not keep it.

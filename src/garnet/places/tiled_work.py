@@ -39,7 +39,7 @@ from garnet.progress import Stage
 from garnet.purify.memory import thinned
 from garnet.purify.place import Embedding, Pruned
 from garnet.purify.quantile import quantile
-from garnet.purify.result import HeldLedger, Ledger, Purification, without_vectors
+from garnet.purify.result import AnyLedger, Ledger, Purification, without_vectors
 from garnet.purify.scores import Choice, Critical, Tally
 from garnet.purify.settings import Settings, Shape, count_classes
 from garnet.spectral import Chebyshev, Spectrum
@@ -272,13 +272,13 @@ def _likeness(graph: TiledGraph, i: int, j: int, first: Place, second: Place, wi
     return edges, inner_products(left, right, local)
 
 
-def held(ledger: Ledger) -> HeldLedger:
+def held(ledger: AnyLedger) -> Ledger:
     """A ledger in memory, sorted, of one on disk that is about to go."""
     batches = list(ledger.batches())
     columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
     order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
     edges, scores, given, stays, near = (column[..., order] for column in columns)
-    return HeldLedger(edges, scores, given, stays, ledger.num_nodes, near)
+    return Ledger(edges, scores, given, stays, ledger.num_nodes, near)
 
 
 def from_facts(

@@ -63,7 +63,7 @@ class Purifier(ABC):
         ...         weights = torch.from_numpy(graph.weights)
         ...         stays = weights >= self.least
         ...         edges = torch.from_numpy(graph.edges)
-        ...         ledger = HeldLedger(edges, weights, torch.ones_like(stays), stays, graph.num_nodes)
+        ...         ledger = Ledger(edges, weights, torch.ones_like(stays), stays, graph.num_nodes)
         ...         return CleanedGraph(graph.with_edges(ledger.kept, graph.weights[stays]), ledger, ())
         >>> HeavyEdges(least=2.0).purify(cora()).graph.num_edges
         0

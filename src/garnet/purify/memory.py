@@ -23,7 +23,7 @@ from garnet.purify.features import feature_block
 from garnet.purify.graphical_model import base_embedding
 from garnet.purify.place import Embedding, Pruned
 from garnet.purify.quantile import quantile_of
-from garnet.purify.result import HeldLedger, Purification
+from garnet.purify.result import Ledger, Purification
 from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
 from garnet.purify.settings import Settings, Shape
 from garnet.spectral import Chebyshev, choose_solver
@@ -177,7 +177,7 @@ class GraphInMemory:
         return Purification(
             graph=pruned.graph,
             spectrum=embedding.spectrum,
-            ledger=HeldLedger(edges.ends, measured.score, edges.given, stays, n, edges.near),
+            ledger=Ledger(edges.ends, measured.score, edges.given, stays, n, edges.near),
             threshold=pruned.choice.threshold,
             settings=settings,
             parameters=self.method,

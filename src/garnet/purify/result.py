@@ -51,7 +51,7 @@ class LedgerBatch(NamedTuple):
         return words
 
 
-class Ledger(ABC):
+class AnyLedger(ABC):
     """What became of every edge of the input, of the base graph and of the purified graph.
 
     Attributes:
@@ -142,7 +142,7 @@ class Ledger(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeldLedger(Ledger):
+class Ledger(AnyLedger):
     """A ledger in memory.
 
     Of a graph with a hundred million edges on a GPU, arrays of edges take longer to bring to the host than to find:
@@ -167,17 +167,17 @@ class HeldLedger(Ledger):
 
     @property
     def counts(self) -> dict[str, int]:
-        """See `Ledger`."""
+        """See `AnyLedger`."""
         kept, given, stays = (int(which.sum()) for which in (self.given & self.stays, self.given, self.stays))
         return {"kept": kept, "dropped": given - kept, "added": stays - kept}
 
     @property
     def base_edges(self) -> int:
-        """See `Ledger`."""
+        """See `AnyLedger`."""
         return 0 if self.near is None else int(self.near.sum())
 
     def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
-        """See `Ledger`."""
+        """See `AnyLedger`."""
         near = torch.zeros_like(self.given) if self.near is None else self.near
         columns = self.edges, self.scores, self.given, self.stays, near
         for begin in range(0, max(len(self.scores), 1), size):
@@ -214,7 +214,7 @@ class Purification:
     graph: Any
     spectrum: Spectrum
     threshold: float
-    ledger: Ledger
+    ledger: AnyLedger
     settings: Settings
     parameters: Any
     place: str

@@ -68,13 +68,13 @@ class Shape:
             edges=graph.num_edges,
             features=0 if graph.features is None else int(graph.features.shape[1]),
             classes=count_classes(graph.labels),
-            mean_degree=float(graph.degrees.mean()) if graph.num_nodes else 0.0,
+            mean_degree=float(graph.adjacency.data.sum(dtype=np.float64)) / max(graph.num_nodes, 1),
         )
 
 
 def count_classes(labels: Any) -> int:
     """How many classes there are, those of unknown nodes left out; 0 without labels."""
-    return 0 if labels is None else len(np.unique(labels[labels >= 0]))
+    return 0 if labels is None else int(np.count_nonzero(np.bincount(labels[labels >= 0])))
 
 
 @dataclass(frozen=True, kw_only=True)

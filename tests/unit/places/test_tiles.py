@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from garnet import Split, as_graph
+from garnet import GARNET, OnDisk, Split, as_graph
 from garnet.datasets import block_model
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.io.checked import write_note
@@ -31,14 +31,14 @@ FULL = as_graph(
 
 
 @pytest.fixture
-def tiles(tmp_path):
-    return build_tiles(FULL, tmp_path / "tiles", memory=MEMORY, parts=3)
+def tiles(scratch):
+    return build_tiles(FULL, scratch / "tiles", memory=MEMORY, parts=3)
 
 
 @pytest.mark.parametrize("graph", [PLAIN, WEIGHTED], ids=["plain", "weighted"])
 @pytest.mark.parametrize("parts", [1, 4])
-def test_every_tile_is_its_block_of_the_matrix(tmp_path, graph, parts):
-    tiled = build_tiles(graph, tmp_path, memory=MEMORY, parts=parts)
+def test_every_tile_is_its_block_of_the_matrix(scratch, graph, parts):
+    tiled = build_tiles(graph, scratch / "tiles", memory=MEMORY, parts=parts)
     assert (tiled.num_nodes, tiled.num_edges, tiled.parts) == (200, graph.num_edges, parts)
     assert tiled.weighted == (graph is WEIGHTED)
     dense = graph.adjacency.toarray()
@@ -65,19 +65,19 @@ def test_what_belongs_to_nodes_comes_by_part(tiles):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_graphs_without_edges(tmp_path, n):
+def test_graphs_without_edges(scratch, n):
     graph = as_graph(([[], []], n), features=np.zeros((n, 2)), labels=np.zeros(n, int))
-    tiled = build_tiles(graph, tmp_path, memory=MEMORY, parts=2)
+    tiled = build_tiles(graph, scratch / "tiles", memory=MEMORY, parts=2)
     assert tiled.to_graph() == graph
     assert tiled.parts == max(1, min(n, 2))
 
 
-def test_parts_share_nodes_and_entries(tmp_path):
+def test_parts_share_nodes_and_entries(scratch):
     # A star with a long tail: the hub has a third of all entries, the tail most of the nodes.
     hub, tail = np.arange(1, 501), np.arange(500, 2000)
     edges = np.concatenate([[np.zeros(500, int), hub], [tail, tail + 1]], axis=1)
     graph = as_graph((edges, 2001), symmetrize=True)
-    tiled = build_tiles(graph, tmp_path, memory=MEMORY, parts=8)
+    tiled = build_tiles(graph, scratch / "tiles", memory=MEMORY, parts=8)
     nodes = np.diff(tiled.bounds)
     entries = np.array([tiled.counts(i).sum() for i in range(8)])
     assert nodes.sum() == 2001
@@ -90,19 +90,25 @@ def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
+def purify(graph, output, *, parts=1, overwrite=False):
+    """The tiles of a purified graph; of this rank a dense solver finds the eigenvectors, which is quicker."""
+    place = OnDisk(memory="1GiB", output=output, parts=parts, overwrite=overwrite)
+    return GARNET(rank=60, k=4).purify(graph, place=place).graph
+
+
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a stranger's file"])
 def test_an_older_tiled_graph_is_replaced_when_told_and_other_files_stay(tmp_path, beside):
     folder = tmp_path / "tiles"
-    build_tiles(FULL, folder, memory=MEMORY, parts=5)
+    before = purify(FULL, folder, parts=5).to_graph()
     if beside:
         (folder / "labels.npy").write_text("mine")
     with pytest.raises(GarnetError, match="holds a finished graph"):
-        build_tiles(PLAIN, folder, memory=MEMORY, parts=2)
-    assert TiledGraph.open(folder, verify=True).to_graph() == FULL
-    tiled = build_tiles(PLAIN, folder, memory=MEMORY, parts=2, overwrite=True)
-    assert tiled.to_graph() == PLAIN
+        purify(PLAIN, folder, parts=2)
+    assert TiledGraph.open(folder, verify=True).to_graph() == before
+    tiled = purify(PLAIN, folder, parts=2, overwrite=True)
+    assert tiled.to_graph() == purify(PLAIN, tmp_path / "other", parts=2).to_graph()
     assert names(folder) == {*tiled.sizes, "tiles.json", *(["labels.npy"] * beside)}
-    assert names(tmp_path) == {"tiles"}
+    assert names(tmp_path) == {"tiles", "other"}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -110,14 +116,14 @@ def test_a_folder_with_a_strangers_files_is_refused(tmp_path, overwrite):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
     with pytest.raises(GarnetError, match=r"no result of ours \(thesis\.txt\)"):
-        build_tiles(PLAIN, tmp_path / "mine", memory=MEMORY, overwrite=overwrite)
+        purify(PLAIN, tmp_path / "mine", overwrite=overwrite)
     assert names(tmp_path / "mine") == {"thesis.txt"}
     assert names(tmp_path) == {"mine"}
 
 
 def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
     folder = tmp_path / "tiles"
-    build_tiles(PLAIN, folder, memory=MEMORY)
+    purify(PLAIN, folder)
     (folder / "thesis.txt").write_text("mine")
     manifest = json.loads((folder / "tiles.json").read_text())
     del manifest["check"]
@@ -125,27 +131,27 @@ def test_a_manifest_that_names_a_strangers_file_has_nothing_replaced(tmp_path):
         manifest[part]["thesis.txt"] = 4
     write_note(folder / "tiles.json", manifest)
     with pytest.raises(GarnetError, match="no result of ours"):
-        build_tiles(FULL, folder, memory=MEMORY, overwrite=True)
+        purify(FULL, folder, overwrite=True)
     assert (folder / "thesis.txt").read_text() == "mine"
 
 
-def test_a_failed_build_leaves_what_was_there_and_nothing_else(tmp_path):
-    build_tiles(PLAIN, tmp_path / "tiles", memory=MEMORY)
+def test_a_failed_run_leaves_what_was_there_and_nothing_else(tmp_path):
+    before = purify(PLAIN, tmp_path / "tiles").to_graph()
     (tmp_path / "list.csv").write_text("0,1\n1,0\n1,2\n")
     for folder in ("tiles", "other"):
         with pytest.raises(GraphError, match="directed: 1 of its 3 edges have no reverse edge"):
-            build_tiles(tmp_path / "list.csv", tmp_path / folder, memory=MEMORY, overwrite=True)
+            purify(tmp_path / "list.csv", tmp_path / folder, overwrite=True)
     assert names(tmp_path) == {"tiles", "list.csv"}
-    assert TiledGraph.open(tmp_path / "tiles", verify=True).to_graph() == PLAIN
+    assert TiledGraph.open(tmp_path / "tiles", verify=True).to_graph() == before
     with pytest.raises(GraphError, match=r"it has no tiles\.json, so it is unfinished"):
         TiledGraph.open(tmp_path / "other")
 
 
-def test_wrong_parameters_are_said(tmp_path):
+def test_wrong_parameters_are_said(tmp_path, scratch):
     with pytest.raises(ParameterError, match=r"'parts' parameter of build_tiles must be an integer >= 1\. Got 0"):
-        build_tiles(PLAIN, tmp_path, memory=MEMORY, parts=0)
+        build_tiles(PLAIN, scratch / "tiles", memory=MEMORY, parts=0)
     with pytest.raises(GarnetError, match=r"Cannot write .*: the folder .*no does not exist"):
-        build_tiles(PLAIN, tmp_path / "no" / "folder", memory=MEMORY)
+        purify(PLAIN, tmp_path / "no" / "folder")
 
 
 def test_every_file_is_missed(tiles):
@@ -228,7 +234,7 @@ def strips_of(graph, bounds):
         yield i, bounds, rows.indptr, rows.indices, rows.data
 
 
-def test_strips_written_in_any_order_are_the_same_graph(tmp_path, tiles):
+def test_strips_written_in_any_order_are_the_same_graph(tmp_path, scratch, tiles):
     purified = WEIGHTED.with_edges(WEIGHTED.edges[:, ::2], WEIGHTED.weights[::2])
     jobs = [(tmp_path, *strip) for strip in strips_of(purified, tiles.bounds)]
     with pytest.raises(GarnetError, match=r"strip-0\.json is missing"):
@@ -247,7 +253,7 @@ def test_strips_written_in_any_order_are_the_same_graph(tmp_path, tiles):
     assert finish(tmp_path, tiles.bounds).to_graph() == as_graph(purified.adjacency)
     with_nodes = finish_like(tmp_path, tiles)
     assert with_nodes.to_graph() == FULL.with_edges(purified.edges, purified.weights)
-    assert with_nodes.fingerprint == build_tiles(purified, tmp_path / "again", memory=MEMORY).fingerprint
+    assert with_nodes.fingerprint == build_tiles(purified, scratch / "again", memory=MEMORY).fingerprint
 
 
 def test_a_strip_whose_weights_are_one_in_a_weighted_graph(tmp_path):
@@ -262,12 +268,12 @@ def test_a_strip_whose_weights_are_one_in_a_weighted_graph(tmp_path):
 
 FULL_DISK = """
 import resource, signal, sys
+from garnet import GARNET, OnDisk
 from garnet.errors import GarnetError
-from garnet.places.build import build_tiles
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
-    build_tiles(sys.argv[1], sys.argv[2], memory=1 << 30)
+    GARNET(rank=8, k=4).purify(sys.argv[1], place=OnDisk(memory="1GiB", output=sys.argv[2]), symmetrize=True)
 except GarnetError as error:
     print(type(error).__name__, error)
 """
@@ -287,8 +293,10 @@ BOUNDED = """
 import json, sys
 import torch
 from pathlib import Path
+from garnet.io.scratch import Scratch
 from garnet.places.build import build_tiles
-tiled = build_tiles(sys.argv[1], sys.argv[2], memory=600_000_000)
+with Scratch.make(Path(sys.argv[2])) as made:
+    tiled = build_tiles(sys.argv[1], made.folder / "tiles", memory=600_000_000)
 (peak,) = [line.split()[1] for line in Path(sys.argv[3]).read_text().splitlines() if line.startswith("VmHWM")]
 print(json.dumps([int(peak) * 1024, tiled.num_edges, tiled.parts]))
 """
@@ -303,7 +311,7 @@ def test_memory_is_a_promise(tmp_path):
     matrix = sp.csr_array((weights, (heads, tails)), shape=(300_000, 300_000))
     matrix = matrix.maximum(matrix.T.tocsr())
     sp.save_npz(tmp_path / "graph.npz", matrix, compressed=False)
-    command = [sys.executable, "-c", BOUNDED, tmp_path / "graph.npz", tmp_path / "tiles", STATUS]
+    command = [sys.executable, "-c", BOUNDED, tmp_path / "graph.npz", tmp_path, STATUS]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     peak, edges, parts = json.loads(run.stdout)
     assert peak < 600_000_000
