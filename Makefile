@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 SECONDS ?= 60
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test slow campaign fuzz lint figures tables bench docs wheel clean
+.PHONY: demo test slow coverage campaign fuzz lint figures tables bench docs wheel clean
 
 demo: $(STAMP)
 	$(BIN)/garnet demo
@@ -15,6 +15,11 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=json:.coverage.json
+	$(BIN)/python -m tools.coverage_record .coverage.json "make coverage"
+	$(BIN)/python -m tools.tables
 
 campaign: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/campaign.py -n auto --maxprocesses 4 --dist load

@@ -57,12 +57,14 @@ _SIZES = re.compile(r"\\[bB]igg?[lr]?(?![A-Za-z])")
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)\)")
 
 
-def _unlink_folders(app: Any, docname: str, source: list[str]) -> None:
-    """Leave the text of links to folders of the repository, which a site cannot show; files become downloads."""
+def _unlink_elsewhere(app: Any, docname: str, source: list[str]) -> None:
+    """Leave the text of links to folders and pages that are not the site's; other files become downloads."""
     here = (DOCS / docname).parent
 
     def plain(found: re.Match[str]) -> str:
-        return found["text"] if (here / found["target"]).is_dir() else found[0]
+        target = (here / found["target"]).resolve()
+        elsewhere = target.suffix == ".md" and not target.is_relative_to(DOCS)
+        return found["text"] if elsewhere or target.is_dir() else found[0]
 
     source[0] = _LINK.sub(plain, source[0])
 
@@ -106,7 +108,7 @@ def setup(app: Any) -> None:
         if field.name == "variable":
             field.label = "Attributes"
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_displayed_math, None))
-    app.connect("source-read", _unlink_folders)
+    app.connect("source-read", _unlink_elsewhere)
     app.connect("autodoc-process-signature", _shorten_signature)
     # After napoleon, which writes the types of attributes.
     app.connect("autodoc-process-docstring", _shorten_docstring, priority=900)

@@ -1,4 +1,4 @@
-"""The code blocks of the README and of the documentation are run as a reader would run them, page by page.
+"""The code blocks of README, CONTRIBUTING and documentation are run as a reader would run them, page by page.
 
 `python` blocks of a page share one namespace. In `console` blocks the lines after `$ garnet ...` are what it prints; a
 `text` block is what the block before it prints. Blocks without a language hold commands alone. Those that need a
@@ -26,15 +26,18 @@ from typer.main import get_command
 from garnet.cli import app
 from garnet.datasets import contextual_block_model, random_split
 from garnet.graph.graph import as_graph
+from tools.tables import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
+PAGES = pages()
 FENCE = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 PACKAGES = ["garnet", *sorted(f"garnet.{one.parent.name}" for one in (ROOT / "src/garnet").glob("*/__init__.py"))]
 PACKAGES = [name for name in PACKAGES if hasattr(importlib.import_module(name), "__all__")]
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-STUBS = "".join(f'{name}() {{ printf "%q " {name} "$@"; echo; }}\n' for name in ("garnet", "python", "pip", "export"))
+STUBS = "".join(
+    f'{name}() {{ printf "%q " {name} "$@"; echo; }}\n' for name in ("garnet", "python", "pip", "make", "export")
+)
 
 
 class Block(NamedTuple):
@@ -67,6 +70,9 @@ def require_command(words, place):
     for word in words:
         if word.startswith(("studies/", "benchmarks/", "tools/", "examples/")):
             assert (ROOT / word).is_file(), f"{place}: there is no {word}"
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert words[1] in targets, f"{place}: the Makefile has no {words[1]}"
     if words[0] == "garnet":
         chosen, rest = get_command(app), words[1:]
         while rest and hasattr(chosen, "commands"):
@@ -164,7 +170,7 @@ def test_every_page_is_in_the_table_of_contents():
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S):
             names = [re.sub(r".*<(.*)>", r"\1", line) for line in tree.splitlines() if line and line[0] != ":"]
             listed |= {(page.parent / f"{name}.md").resolve() for name in names}
-    assert listed == set(PAGES) - {ROOT / "README.md", DOCS / "index.md"}
+    assert listed == {page for page in PAGES if DOCS in page.parents} - {DOCS / "index.md"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -466,11 +466,27 @@ def determinism(records: Path) -> str:
     )
 
 
+def coverage(records: Path) -> str:
+    """Which share of the lines the tests reach, room by room, and where most are left."""
+    found = _figures(records, "coverage")
+    rows = [
+        (room, f"{one['statements']:,}", f"{one['missed']:,}", _covered(one)) for room, one in found["rooms"].items()
+    ]
+    rows.append(("**all**", f"{found['statements']:,}", f"{found['missed']:,}", f"**{_covered(found)}**"))
+    least = ", ".join(f"`{one['module']}` ({one['missed']} of {one['statements']})" for one in found["least"])
+    shown = table(["room", "lines", "not reached", "covered"], rows)
+    return f"{shown}\n\nMost lines that no test reaches, of those in the module: {least}."
+
+
+def _covered(one: Mapping[str, Any]) -> str:
+    return f"{100 * (1 - one['missed'] / one['statements']):.1f} %"
+
+
 BLOCKS: dict[str, Callable[[Path], str]] = {
     one.__name__.replace("_", " "): one
     for one in (
         accuracy, arxiv, attack_speed, audit_areas, audit_clean, audit_doubts, audit_precisions, campaign, cluster,
-        cuda_agreement, defense_speed, determinism, disk, ledger, multilevel, products, recipe, speed,
+        coverage, cuda_agreement, defense_speed, determinism, disk, ledger, multilevel, products, recipe, speed,
     )
 }  # fmt: skip
 """By the name that a page says."""

@@ -26,7 +26,6 @@ PICTURE = ROOT / "docs" / "rooms.svg"
 GROUND = "ground"
 
 Modules = Mapping[str, Path]
-Imports = Mapping[str, Collection[str]]
 Arrows = Mapping[tuple[str, str], int]
 """How many modules of the first room import one of the second, counted by pairs of modules."""
 

@@ -1,4 +1,4 @@
-"""Write what the records in results/ say into the README and the pages of docs/.
+"""Write what the records in results/ say into the README, into CONTRIBUTING and into the pages of docs/.
 
 A page says `<!-- begin: NAME -->` and `<!-- end -->`; what stands between the two, lines of their own or a few words
 within a sentence, is replaced by what `tools.blocks` makes of the records under that name.
@@ -22,9 +22,13 @@ PLACE = re.compile(r"(?P<begin><!-- begin: (?P<name>[^>]+?) -->)(?P<between>.*?)
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """The README and every page of the documentation."""
+    """The README, CONTRIBUTING and every page of the documentation."""
     docs = root / "docs"
-    return [root / "README.md", *sorted(page for page in docs.rglob("*.md") if "_build" not in page.parts)]
+    return [
+        root / "README.md",
+        root / "CONTRIBUTING.md",
+        *sorted(page for page in docs.rglob("*.md") if "_build" not in page.parts),
+    ]
 
 
 def rendered(text: str, records: Path = ROOT / "results") -> str:
