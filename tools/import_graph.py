@@ -14,7 +14,7 @@ import ast
 import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
