@@ -43,7 +43,7 @@ def smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     among equals, so that top-k sees an eighth of the row and then these groups alone.
     """
     groups = values.shape[1] // GROUP
-    if groups < 2 * k:
+    if not k or groups < 2 * k:
         return values.topk(k, dim=1, largest=False)
     # A group is a column of this view, not eight neighbours: minima over a leading dimension vectorise.
     grouped = values[:, : GROUP * groups].view(-1, GROUP, groups)

@@ -31,6 +31,7 @@ Part = tuple[Place, Tensor, int, Tensor]
 """The points of a part: where they are, which rows are known, their width, and the mean of all."""
 
 _GROUPS_A_PART = 4
+_HELD = 1 << 24  # numbers of points that are compared with all others at once; a part alone may have more
 _CELLS_HELD = 32  # that a task keeps in memory: cells nearby are searched one after the other
 
 
@@ -152,13 +153,28 @@ def _search_part(
     parts: Sequence[Part], i: int, k: int, bounds: Sequence[int], folder: Path
 ) -> list[tuple[int, int, str]]:
     """Compare the points of a part with all points, and write the pairs."""
-    pool = torch.cat([_rows(*part) for part in parts])
-    nodes = torch.cat([part[1].long() + first for part, first in zip(parts, bounds, strict=False)])
-    first = sum(len(part[1]) for part in parts[:i])
-    mine = torch.arange(first, first + len(parts[i][1]))
-    found = nearest_in_pool(pool[mine], mine, pool, torch.arange(len(pool)), k)[1]
-    pairs = nodes[torch.stack([mine.repeat_interleave(k), found.reshape(-1)])]
+    nodes = [part[1].long() + first for part, first in zip(parts, bounds, strict=False)]
+    queries, away, found = _rows(*parts[i]), torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    for pool in _pools(parts):
+        points, ids = torch.cat([_rows(*parts[j]) for j in pool]), torch.cat([nodes[j] for j in pool])
+        near = nearest_in_pool(queries, nodes[i], points, ids, k)
+        if not len(found):
+            away, found = near
+        else:
+            away, at = torch.cat([away, near[0]], dim=1).topk(k, dim=1, largest=False)
+            found = torch.cat([found, near[1]], dim=1).gather(1, at)
+    pairs = torch.stack([nodes[i].repeat_interleave(k), found.reshape(-1)])
     return _write_pairs(pairs.numpy(), bounds, i, folder)
+
+
+def _pools(parts: Sequence[Part]) -> list[list[int]]:
+    """Parts whose points are held at once: mostly all of them, but not where these have very many coordinates."""
+    pools: list[list[int]] = [[]]
+    for i, (_, _, width, _) in enumerate(parts):
+        if pools[-1] and sum(len(parts[j][1]) for j in (*pools[-1], i)) * width > _HELD:
+            pools.append([])
+        pools[-1].append(i)
+    return pools
 
 
 def _indexed(points: TiledPoints, k: int, size: int, seed: int, search: Cells) -> tuple[CellIndex, int, float]:

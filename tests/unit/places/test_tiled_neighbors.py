@@ -86,7 +86,9 @@ def test_a_recall_that_few_probes_do_not_reach_is_said_and_still_true(inexact, p
     assert share(found, truth) > base.recall - 0.03
 
 
-def test_few_points_are_searched_exactly_and_said_to_be(points, truth, scratch):
+@pytest.mark.parametrize("held", [1, 2000 * WIDTH, 1 << 24])
+def test_few_points_are_searched_exactly_and_said_to_be(points, truth, scratch, held, monkeypatch):
+    monkeypatch.setattr(tiled_search, "_HELD", held)  # of very wide points a part at a time is
     found, base, cells = search(scratch, points)
     assert base.probes is base.recall is cells is None
     assert share(found, truth) > 0.9999
@@ -110,6 +112,19 @@ def test_a_run_that_goes_on_knows_what_the_search_was_made_with(scratch):
     resumed = purify("stopped").summary()
     assert resumed["probes"] == whole["probes"] >= 1
     assert resumed["recall"] == whole["recall"] >= 0.95
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_part_of_which_nothing_is_known_has_no_neighbours(points, scratch, exact, request, monkeypatch):
+    if not exact:
+        request.getfixturevalue("inexact")
+    monkeypatch.setattr(tiled_search, "_HELD", 1)  # each part on its own
+    lonely = points.copy()
+    lonely[1600:] = 0
+    found, _, _ = search(scratch, lonely)
+    assert {node for pair in found for node in pair} == set(range(1600))
+    near = cKDTree(lonely[:1600]).query(lonely[:1600], k=K + 1)[1][:, 1:]
+    assert share(found, near) > (0.9999 if exact else 0.93)
 
 
 def test_a_graph_that_needs_no_neighbours_has_no_recall():
