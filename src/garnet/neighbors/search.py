@@ -187,8 +187,11 @@ def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int =
 
 
 def _centred(points: Tensor) -> Tensor:
-    """The points about their mean: far from the origin, squares would drown the differences in float32."""
-    return (points - points.mean(dim=0)).contiguous()
+    """The points about their mean: far from the origin, squares would drown the differences in float32.
+
+    The mean is added up in float64, as that of points in parts is, so that every place searches the same numbers.
+    """
+    return (points - points.mean(dim=0, dtype=torch.float64).to(points.dtype)).contiguous()
 
 
 def _overlap(truth: Tensor, found: Tensor) -> float:
