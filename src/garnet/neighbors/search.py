@@ -130,7 +130,7 @@ class Cells:
         if reached < self.recall - 1e-6:
             warnings.warn(
                 f"The search 'Cells' finds about {reached:.3f} of the neighbours with {probes} probes, less than "
-                f"recall={self.recall}; raise max_probes, or use neighbors='exact'.",
+                f"recall={self.recall}; in memory, raise max_probes, or use neighbors='exact'.",
                 RecallWarning,
                 stacklevel=3,
             )
