@@ -106,7 +106,7 @@ class Cells:
 
     def search(self, points: Tensor, k: int, *, seed: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices of the neighbours, (n, k) each, nearest first."""
-        points, size = _centred(points), self.points_a_cell(len(points), on_gpu=points.is_cuda)
+        points, size = _centred(points, torch.float64), self.points_a_cell(len(points), on_gpu=points.is_cuda)
         if len(points) <= max(8 * size, 2 * k):
             return _search(points, torch.arange(len(points), device=points.device), k)
         index, probes, _ = self.index(HeldPoints(points), k, size=size, seed=seed)
@@ -183,15 +183,16 @@ def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int =
     """Share of the true nearest neighbours of a random sample of points that a search has found."""
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(len(points), generator=generator)[:sample].to(points.device)
-    return _overlap(_search(_centred(points), some, neighbors.shape[1])[1], neighbors[some])
+    return _overlap(_search(_centred(points, torch.float64), some, neighbors.shape[1])[1], neighbors[some])
 
 
-def _centred(points: Tensor) -> Tensor:
+def _centred(points: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """The points about their mean: far from the origin, squares would drown the differences in float32.
 
-    The mean is added up in float64, as that of points in parts is, so that every place searches the same numbers.
+    Cells want the mean in float64, as that of points in parts is: its last bit decides in which of two cells a point
+    between them is, and every place is to find the same edges.
     """
-    return (points - points.mean(dim=0, dtype=torch.float64).to(points.dtype)).contiguous()
+    return (points - points.mean(dim=0, dtype=precision).to(points.dtype)).contiguous()
 
 
 def _overlap(truth: Tensor, found: Tensor) -> float:
