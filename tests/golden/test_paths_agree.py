@@ -154,19 +154,9 @@ def found_in_tiles(place, graph, embedding):
 
 
 def require_same(found, expected):
-    """The same base graph, and the same edges with the same weights, but for near-ties.
-
-    Points are searched about their mean, which memory adds up in float32 and tiles in float64. Its last bit decides
-    between neighbours that are equally far but for rounding, and in which of two cells a point between them is: 62 of
-    the 389,217 base edges of this graph. About the same mean they would all be the same.
-    """
-    assert len(np.setxor1d(found.base, expected.base)) <= 3e-4 * len(expected.base)
-    assert len(np.setxor1d(found.edges, expected.edges)) <= 3e-4 * len(expected.edges)
-    _, here, there = np.intersect1d(found.edges, expected.edges, return_indices=True)
-    np.testing.assert_array_equal(found.weights[here], expected.weights[there])
-    assert found.choice.threshold == pytest.approx(expected.choice.threshold, rel=1e-4)
-    assert found.choice.doubt == expected.choice.doubt
-    assert found.choice.floor == expected.choice.floor
+    """The same base graph, and the same edges with the same weights, to the last bit."""
+    for ours, theirs in zip(found, expected, strict=True):
+        assert np.array_equal(ours, theirs)
 
 
 def test_with_cells_tiles_find_what_memory_finds_of_the_same_points(large, in_memory):

@@ -130,7 +130,7 @@ class Cells:
         if reached < self.recall - 1e-6:
             warnings.warn(
                 f"The search 'Cells' finds about {reached:.3f} of the neighbours with {probes} probes, less than "
-                f"recall={self.recall}; raise max_probes, or use neighbors='exact'.",
+                f"recall={self.recall}; in memory, raise max_probes, or use neighbors='exact'.",
                 RecallWarning,
                 stacklevel=3,
             )
@@ -187,8 +187,11 @@ def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int =
 
 
 def _centred(points: Tensor) -> Tensor:
-    """The points about their mean: far from the origin, squares would drown the differences in float32."""
-    return (points - points.mean(dim=0)).contiguous()
+    """The points about their mean: far from the origin, squares would drown the differences in float32.
+
+    The mean is added up in float64, as that of points in parts is, so that every place searches the same numbers.
+    """
+    return (points - points.mean(dim=0, dtype=torch.float64).to(points.dtype)).contiguous()
 
 
 def _overlap(truth: Tensor, found: Tensor) -> float:

@@ -121,8 +121,7 @@ def test_the_base_graph_is_that_of_memory(tmp_path, name, parts):
             starts = torch.tensor([[both.tiled.graph.bounds[i]], [both.tiled.graph.bounds[j]]])
             found.append(edges.ends[:, edges.near] + starts)
         pairs = set(map(tuple, torch.cat(found, dim=1).T.tolist()))
-        # Memory adds up the mean, about which points are searched, in float32; one of Cora's many ties shows it.
-        assert len(pairs ^ set(map(tuple, both.base.T.tolist()))) <= (2 if name == "cora" else 0)
+        assert pairs == set(map(tuple, both.base.T.tolist()))
 
 
 RULES = {
