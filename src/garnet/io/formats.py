@@ -123,7 +123,8 @@ def save_arrays(graph: GraphArrays, path: Path) -> None:
         GarnetError: the file cannot be written.
     """
     write = format_of(path, "write").write
-    assert write is not None  # or it would not serve
+    if write is None:
+        raise GraphError(f"Cannot write {path}: its format is only read; choose another ending.")
     with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
         if not path.name.lower().endswith(".gz"):
             write(graph, stream)

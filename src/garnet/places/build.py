@@ -89,22 +89,27 @@ def build_tiles(
         pairs, one_way, differ = (sum(column) for column in zip(*directions, strict=True))
         with opened.reading():
             require_undirected(pairs, one_way, bool(differ), "edge" if symmetrize else opened.row_is)
-        checks: list[int] = []
-        if opened.features is not None:
-            say("copy features")
-            checks = _copy_features(opened.features, folder, bounds, spool.chunk)
-        return finish(
-            folder,
-            bounds,
-            feature_width=None if opened.features is None else opened.features.width,
-            sparse_features=opened.features is not None and opened.features.sparse,
-            feature_checks=checks,
-            labels=opened.labels,
-            split=None if opened.split is None else Split(*opened.split),
-            names=opened.names if names is None else names,
-        )
+        say("copy nodes")
+        return _with_nodes(opened, folder, bounds, names, spool.chunk)
     finally:
         spool.remove()
+
+
+def _with_nodes(
+    source: EdgeSource, folder: Path, bounds: tuple[int, ...], names: NDArray[Any] | None, chunk: int
+) -> TiledGraph:
+    """Complete the tiles with all that belongs to nodes: features, labels, split and names."""
+    features = source.features
+    return finish(
+        folder,
+        bounds,
+        feature_width=None if features is None else features.width,
+        sparse_features=features is not None and features.sparse,
+        feature_checks=() if features is None else _copy_features(features, folder, bounds, chunk),
+        labels=source.labels,
+        split=None if source.split is None else Split(*source.split),
+        names=source.names if names is None else names,
+    )
 
 
 def _read(source: EdgeSource, spool: Spool, memory: int) -> tuple[NDArray[Any] | None, NDArray[np.int64]]:
