@@ -25,7 +25,7 @@ from record import data_folder, save
 from garnet import GARNET, as_graph
 from garnet.datasets import block_model
 from garnet.places.cluster import ClusterRun
-from garnet.places.tiled_place import OnCluster
+from garnet.places.on_disk import OnCluster
 
 
 class Counted(ClusterRun):

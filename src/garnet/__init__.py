@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from garnet.graph.files import load_graph
     from garnet.graph.graph import Graph, Split, as_graph
     from garnet.graph.perturbation import Perturbation
-    from garnet.places.tiled_place import OnCluster, OnDisk
+    from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
     from garnet.purify.result import Ledger, Purification
@@ -23,8 +23,8 @@ _HOME = {
     "Budget": "garnet.graph.budget",
     "GARNET": "garnet.purify.garnet",
     "InMemory": "garnet.purify.memory",
-    "OnCluster": "garnet.places.tiled_place",
-    "OnDisk": "garnet.places.tiled_place",
+    "OnCluster": "garnet.places.on_disk",
+    "OnDisk": "garnet.places.on_disk",
     "Settings": "garnet.purify.settings",
     "Graph": "garnet.graph.graph",
     "Split": "garnet.graph.graph",

@@ -19,7 +19,7 @@ from garnet.cli.console import err, named_graph, out, printable, read_graph, say
 
 if TYPE_CHECKING:
     from garnet.places.estimate import Estimate
-    from garnet.places.tiled_place import OnCluster, OnDisk
+    from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.place import Place
 
@@ -49,7 +49,8 @@ def purify_on_disk(
     from garnet.io.journal import stages_done
     from garnet.io.targets import require_scratch
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.tiled_place import OnCluster, purify_to_file
+    from garnet.places.on_disk import OnCluster
+    from garnet.places.to_file import purify_to_file
 
     output = Path(str(place.output))
     aside = None if place.scratch is None else require_scratch(Path(place.scratch))

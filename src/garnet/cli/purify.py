@@ -83,7 +83,7 @@ def purify(
     """
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
-    from garnet.places.tiled_place import OnCluster, OnDisk
+    from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from garnet.graph.adjacency import join_pairs
 from garnet.io.checks import Pairs, checked_names
-from garnet.io.edge_source import EdgeSource, FeatureRows, GraphArrays, Rows
+from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows, GraphArrays
 from garnet.io.limits import require_memory
 
 
@@ -59,7 +59,7 @@ def _numbered(heads: NDArray[Any], tails: NDArray[Any]) -> tuple[NDArray[Any], N
     return names, rows, cols
 
 
-def _all_rows(features: FeatureRows, n: int) -> Rows:
+def _all_rows(features: FeatureRows, n: int) -> FeatureBlock:
     pieces = features.rows(None)
     first = next(pieces, None)
     if first is not None and first.shape[0] == n:

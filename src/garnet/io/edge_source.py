@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from garnet.io.checks import Pairs, Parts, RowIs, checked_labels, checked_names, checked_size, checked_split
 from garnet.io.text import reading
 
-Rows: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+FeatureBlock: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 """Some rows of features, dense or sparse."""
 
 
@@ -35,7 +35,7 @@ class FeatureRows:
     width: int
     sparse: bool
     nbytes: int
-    rows: Callable[[int | None], Iterator[Rows]]
+    rows: Callable[[int | None], Iterator[FeatureBlock]]
     by_columns: bool = False
 
 
@@ -88,7 +88,7 @@ class GraphArrays:
     """All of a graph, as writers take it; its fields are those of `Graph`, with the parts of the split in a tuple."""
 
     adjacency: sp.csr_array
-    features: Rows | None = None
+    features: FeatureBlock | None = None
     labels: NDArray[np.int64] | None = None
     split: Parts | None = None
     names: NDArray[Any] | None = None
@@ -102,11 +102,11 @@ def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
     return np.repeat(np.arange(first, last, dtype=kind), np.diff(np.clip(starts[first : last + 1], begin, end)))
 
 
-def rows_of(features: Rows) -> FeatureRows:
+def rows_of(features: FeatureBlock) -> FeatureRows:
     """Features in memory, which have been checked."""
     n, width = features.shape
 
-    def rows(at_once: int | None) -> Iterator[Rows]:
+    def rows(at_once: int | None) -> Iterator[FeatureBlock]:
         if at_once is None:
             yield features
             return

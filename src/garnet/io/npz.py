@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.io.archive import Archive
 from garnet.io.checks import Pairs, Parts, checked_features, checked_pairs
-from garnet.io.edge_source import EdgeSource, FeatureRows, GraphArrays, Rows, rows_between
+from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows, GraphArrays, rows_between
 from garnet.io.limits import require_plausible
 from garnet.io.text import reading
 
@@ -120,7 +120,7 @@ def _dense_features(path: Path, archive: Archive, n: int) -> FeatureRows:
     archive.require_memory(["attr_matrix"], times=0)
     width = header.shape[1]
 
-    def rows(at_once: int | None) -> Iterator[Rows]:
+    def rows(at_once: int | None) -> Iterator[FeatureBlock]:
         with reading(path), Archive(path) as archive:
             if at_once is None or not n * width:
                 yield checked_features(archive.read("attr_matrix"), n)
@@ -135,7 +135,7 @@ def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
     found, width, count = _compressed_size(archive, "attr_")
     _require_rows((found, width), n)
 
-    def rows(at_once: int | None) -> Iterator[Rows]:
+    def rows(at_once: int | None) -> Iterator[FeatureBlock]:
         with reading(path), Archive(path) as archive:
             starts = _starts(archive, "attr_", count, 0 if at_once else _FEATURE_COPIES)
             done = 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from garnet.errors import GraphError
 from garnet.io.checks import Pairs, Parts
-from garnet.io.edge_source import EdgeSource, FeatureRows, Rows
+from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows
 from garnet.io.limits import require_memory, require_plausible
 from garnet.io.text import parse_table, read_lines, reading
 
@@ -92,7 +92,7 @@ def _features(path: Path, n: int) -> FeatureRows:
     with reading(path):
         width = next((block.shape[1] for _, block in _blocks(path, "f4", chunk=_GLANCE)), 0)
 
-    def rows(at_once: int | None) -> Iterator[Rows]:
+    def rows(at_once: int | None) -> Iterator[FeatureBlock]:
         with reading(path):
             if at_once is None:
                 require_memory(4 * n * width, "it")

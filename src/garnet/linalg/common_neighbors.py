@@ -16,7 +16,7 @@ _LOOKUPS_ON_GPU, _ROWS_ON_GPU = 1 << 27, 1 << 17
 _BITS = 12  # of a column, which say where among the marks of its row it is
 
 
-class Pattern(NamedTuple):
+class NeighborLists(NamedTuple):
     """Where the entries of some rows are: (rows + 1,) where each row begins, and (nnz,) columns, sorted in each row."""
 
     starts: Tensor
@@ -33,7 +33,7 @@ def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     Returns:
         (m,) shares from 0 to 1.
     """
-    whole = Pattern(graph.starts.long(), graph.columns)
+    whole = NeighborLists(graph.starts.long(), graph.columns)
     first, second = edges
     fewest = torch.minimum(graph.counts[first], graph.counts[second])
     joined = among(graph.edges, edges, graph.num_nodes).long()
@@ -45,7 +45,7 @@ def share_of_most(common: Tensor, most: Tensor) -> Tensor:
     return common.float() / most.clamp_min(1).float()
 
 
-def count_common(left: Pattern, first: Tensor, right: Pattern, second: Tensor) -> Tensor:
+def count_common(left: NeighborLists, first: Tensor, right: NeighborLists, second: Tensor) -> Tensor:
     """How many columns a row of one matrix shares with a row of another, for each of some pairs of rows.
 
     The entries of the shorter row are looked up in the longer one, so a hub costs no more than its neighbours do: the
@@ -71,7 +71,7 @@ def count_common(left: Pattern, first: Tensor, right: Pattern, second: Tensor) -
     return common
 
 
-def _looked_up(few: Pattern, rows: Tensor, many: Pattern, others: Tensor) -> Tensor:
+def _looked_up(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tensor) -> Tensor:
     """How many entries of each of some rows are also in another row, for pairs sorted by the other.
 
     Most are in no place that any entry of the other row has marked, by its last bits; only those that are need a

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import Rows
+from garnet.linalg.sparse import SparseRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,18 +93,18 @@ class Resident:
                 return label
             label = least
 
-    def matrix(self) -> Rows:
+    def matrix(self) -> SparseRows:
         """A itself."""
-        return Rows(self.starts, self.columns, self.weights, self.num_nodes)
+        return SparseRows(self.starts, self.columns, self.weights, self.num_nodes)
 
-    def normalized(self, tau: float) -> Rows:
+    def normalized(self, tau: float) -> SparseRows:
         """(D + tau I)^(-1/2) A (D + tau I)^(-1/2) in float64; see `garnet.spectral.spectrum.normalized_adjacency`."""
         root = torch.where(self.degrees > 0, (self.degrees + tau).rsqrt(), 0.0)
         values = self.weights.double() * root[self.rows] * root[self.columns]
-        return Rows(self.starts, self.columns, values, self.num_nodes)
+        return SparseRows(self.starts, self.columns, values, self.num_nodes)
 
 
-def restricted(matrix: Rows, nodes: Tensor) -> Rows:
+def restricted(matrix: SparseRows, nodes: Tensor) -> SparseRows:
     """Rows and columns of some nodes, sorted, that no entry joins to any other."""
     counts = matrix.starts.long().diff()
     chosen = torch.zeros(matrix.width, dtype=torch.bool, device=nodes.device)
@@ -113,7 +113,7 @@ def restricted(matrix: Rows, nodes: Tensor) -> Rows:
     number = chosen.long().cumsum(0) - 1
     starts = torch.cat([counts.new_zeros(1), counts[nodes].cumsum(0)])
     columns = number[matrix.columns[entries]]
-    return Rows(starts.to(matrix.starts), columns.to(matrix.columns), matrix.values[entries], len(nodes))
+    return SparseRows(starts.to(matrix.starts), columns.to(matrix.columns), matrix.values[entries], len(nodes))
 
 
 def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
@@ -137,4 +137,4 @@ def joined_by_sorting(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
     starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
     narrow = len(keys) < 2**31
     columns, starts = ((part.int() if narrow else part) for part in (keys - rows * n, starts))
-    return Rows(starts, columns, torch.cat([weights, weights])[order], n).to_scipy()
+    return SparseRows(starts, columns, torch.cat([weights, weights])[order], n).to_scipy()

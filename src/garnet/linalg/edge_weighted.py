@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import Rows, pair_products, side_by_side
+from garnet.linalg.sparse import SparseRows, pair_products, side_by_side
 
 
 class Pattern:
@@ -66,7 +66,7 @@ class Pattern:
         return torch.stack([self.rows[upper], self.columns[upper]]), torch.where(upper, number, number[self.reverse])
 
     def _product(self, values: Tensor, blocks: Tensor) -> Tensor:
-        rows = [Rows(self._starts, self.columns, one, self.size) for one in values.detach().contiguous()]
+        rows = [SparseRows(self._starts, self.columns, one, self.size) for one in values.detach().contiguous()]
         if blocks.device.type == "cpu" or len(blocks) == 1:
             return torch.stack([one.product(block) for one, block in zip(rows, blocks, strict=True)])
         wide = side_by_side(rows[0], values.detach(), self.size)

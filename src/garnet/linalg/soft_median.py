@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import Rows
+from garnet.linalg.sparse import SparseRows
 
 # So many numbers are gathered at a time: what a CPU's cache holds; a GPU wants more.
 _GATHERED, _GATHERED_ON_GPU = 1 << 18, 1 << 26
@@ -43,7 +43,7 @@ class Neighborhoods:
         turned = sp.csr_array(numbered.T.tocsr())
         self._places = torch.from_numpy(turned.data.astype(np.int64)).to(device)
         starts, rows = (torch.from_numpy(one.astype(np.int64)).to(device) for one in (turned.indptr, turned.indices))
-        self._turned = Rows(starts, rows, torch.zeros(0, device=device), n)
+        self._turned = SparseRows(starts, rows, torch.zeros(0, device=device), n)
 
     def soft_median(self, hidden: Tensor, temperature: float) -> Tensor:
         r"""The soft median of the rows that each row of the matrix points to.
@@ -74,7 +74,7 @@ class Neighborhoods:
     def turned(self, values: Tensor, block: Tensor) -> Tensor:
         """The transposed of the matrix that has these (n, k) entries, times (n, d)."""
         entries = values.flatten().index_select(0, self._places)
-        return Rows(self._turned.starts, self._turned.columns, entries, self._turned.width).product(block)
+        return SparseRows(self._turned.starts, self._turned.columns, entries, self._turned.width).product(block)
 
 
 def median_places(values: Tensor, weights: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from garnet.errors import warnings_are
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SparseRows:
     """A matrix in compressed rows on a device."""
 
     starts: Tensor
@@ -129,7 +129,7 @@ class _Product(torch.autograd.Function):
     """A product with a constant matrix; its gradient is the product with the transposed one."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Rows, transposed: Rows, block: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: SparseRows, transposed: SparseRows, block: Tensor) -> Tensor:
         ctx.rows, ctx.transposed = rows, transposed
         return rows.product(block)
 
@@ -139,13 +139,13 @@ class _Product(torch.autograd.Function):
 
 
 # Torch leaves `apply` without types; here and below, a name that has some.
-_product: Callable[[Rows, Rows, Tensor], Tensor] = _Product.apply
+_product: Callable[[SparseRows, SparseRows, Tensor], Tensor] = _Product.apply
 
 
-def to_rows(matrix: sp.csr_array, device: str) -> Rows:
+def to_rows(matrix: sp.csr_array, device: str) -> SparseRows:
     """The matrix on a device, in float32."""
     integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-    return Rows(
+    return SparseRows(
         torch.from_numpy(matrix.indptr.astype(integer)).to(device),
         torch.from_numpy(matrix.indices.astype(integer)).to(device),
         torch.from_numpy(matrix.data.astype(np.float32)).to(device),
@@ -153,13 +153,13 @@ def to_rows(matrix: sp.csr_array, device: str) -> Rows:
     )
 
 
-def side_by_side(rows: Rows, values: Tensor, width: int) -> Rows:
+def side_by_side(rows: SparseRows, values: Tensor, width: int) -> SparseRows:
     """The block-diagonal matrix whose blocks have the same pattern and each its row of `values`."""
     seeds, entries = values.shape
     numbers = torch.arange(seeds, device=values.device)[:, None]
     starts = torch.cat([(rows.starts[:-1].long() + numbers * entries).flatten(), numbers.new_tensor([seeds * entries])])
     columns = (rows.columns.long() + numbers * width).flatten()
-    return Rows(starts, columns, values.flatten(), seeds * width)
+    return SparseRows(starts, columns, values.flatten(), seeds * width)
 
 
 class WeightedMatrix:
@@ -247,5 +247,5 @@ class _WeightedProduct(torch.autograd.Function):
 _weighted_product: Callable[[WeightedMatrix, Tensor, Tensor], Tensor] = _WeightedProduct.apply
 
 
-def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> Rows:
-    return Rows(matrix._starts, matrix.columns, values.detach(), width)
+def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> SparseRows:
+    return SparseRows(matrix._starts, matrix.columns, values.detach(), width)

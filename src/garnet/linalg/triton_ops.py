@@ -22,7 +22,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import Rows
+from garnet.linalg.sparse import SparseRows
 
 _QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
 _WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their way from memory
@@ -111,7 +111,7 @@ class Multiplier:
         rows: the matrix, in float32.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SparseRows) -> None:
         self._rows = rows
         # A row that has thousands of entries would be waited for: several warps share it.
         long = rows.starts.diff() > _LONG

@@ -16,7 +16,7 @@ from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.files import open_source
 from garnet.graph.graph import Graph, Split
 from garnet.io.checks import Pairs, checked_names, proper_pairs, require_undirected, same_weights
-from garnet.io.edge_source import EdgeSource, FeatureRows, Rows
+from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.places.edge_sort import Counter, Spool
@@ -238,7 +238,7 @@ def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...],
     return [write_features(folder, i, (rows for _, rows in group)) for i, group in groups]
 
 
-def _cut(pieces: Iterator[Rows], bounds: tuple[int, ...]) -> Iterator[tuple[int, Rows]]:
+def _cut(pieces: Iterator[FeatureBlock], bounds: tuple[int, ...]) -> Iterator[tuple[int, FeatureBlock]]:
     """The pieces, cut where a part ends, each with the number of its part."""
     part = begin = 0
     for piece in pieces:

@@ -7,8 +7,9 @@ from typing import Any
 
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.graph_size import Extent
+from garnet.places.on_disk import OnCluster
 from garnet.places.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_ROW, cut_of
-from garnet.places.tiled_place import OnCluster, require_tileable
+from garnet.places.tiled_place import require_tileable
 from garnet.purify.memory import InMemory
 from garnet.purify.place import Place
 from garnet.purify.settings import Settings

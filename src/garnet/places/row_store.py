@@ -1,4 +1,4 @@
-"""RowMatrix matrices in parts, one file a part, and work that is done on them part by part, here or on a cluster."""
+"""Tall matrices in parts, one file a part, and work that is done on them part by part, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Slot:
         remove(self.file)
 
 
-Place = Path | Slot
+RowFile = Path | Slot
 """Where the rows of a part are."""
 
 
@@ -105,7 +105,7 @@ class RowMatrix:
         width: columns.
     """
 
-    def __init__(self, files: Sequence[Place], bounds: Sequence[int], width: int, *, keep: bool = False) -> None:
+    def __init__(self, files: Sequence[RowFile], bounds: Sequence[int], width: int, *, keep: bool = False) -> None:
         self.files, self.bounds, self.width = tuple(files), tuple(bounds), width
         if not keep:
             weakref.finalize(self, _remove, self.files)
@@ -188,11 +188,11 @@ class RowStore:
             found[some] = part
         return found
 
-    def _sources(self, matrices: Sequence[RowMatrix]) -> list[list[tuple[Place, int]]]:
+    def _sources(self, matrices: Sequence[RowMatrix]) -> list[list[tuple[RowFile, int]]]:
         return [[(one.files[i], one.width) for one in matrices] for i in range(self.count)]
 
 
-def read(place: Place, width: int) -> Tensor:
+def read(place: RowFile, width: int) -> Tensor:
     """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
     file = place.place() if isinstance(place, Slot) else place
     if isinstance(file, Tensor):
@@ -216,7 +216,7 @@ def truncated(file: Path) -> GarnetError:
     return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
 
 
-def write(place: Place, rows: Tensor) -> int:
+def write(place: RowFile, rows: Tensor) -> int:
     """Put rows in a place, in a file whole or not at all; gives the number of columns."""
     rows = rows.float()
     if not isinstance(place, Slot):
@@ -233,19 +233,19 @@ def write_array(file: Path, array: NDArray[Any]) -> None:
         stream.write(np.ascontiguousarray(array).data)
 
 
-def _take(place: Place, width: int, rows: Tensor) -> Tensor:
+def _take(place: RowFile, width: int, rows: Tensor) -> Tensor:
     return read(place, width)[rows] if len(rows) else torch.empty(0, width)
 
 
-def _map(work: Callable[..., Tensor], sources: list[tuple[Place, int]], target: Place) -> int:
+def _map(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]], target: RowFile) -> int:
     return write(target, work(*(read(*source) for source in sources)))
 
 
-def _partial(work: Callable[..., Tensor], sources: list[tuple[Place, int]]) -> Tensor:
+def _partial(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]]) -> Tensor:
     return work(*(read(*source) for source in sources)).double()
 
 
-def _remove(places: Iterable[Place]) -> None:
+def _remove(places: Iterable[RowFile]) -> None:
     for place in places:
         if isinstance(place, Slot):
             place.remove()

@@ -20,7 +20,7 @@ from garnet.errors import GarnetError
 from garnet.graph.graph import Split
 from garnet.io.atomic import atomic_path
 from garnet.io.checked import write_note
-from garnet.io.edge_source import Rows
+from garnet.io.edge_source import FeatureBlock
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.places.tiles import MANIFEST, SPLIT_FILES, VERSION, TiledGraph
@@ -79,7 +79,7 @@ def has_strip(folder: Path, i: int) -> bool:
     return (folder / f"strip-{i}.json").is_file()
 
 
-def write_features(folder: Path, i: int, pieces: Iterable[Rows]) -> int:
+def write_features(folder: Path, i: int, pieces: Iterable[FeatureBlock]) -> int:
     """Write the rows of the features of part i, from one or more pieces that are all dense or all sparse.
 
     Returns:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from garnet.errors import ParameterError
-from garnet.places.row_store import Place, RowMatrix, RowStore, whole, write
+from garnet.places.row_store import RowFile, RowMatrix, RowStore, whole, write
 from garnet.places.tiled_operator import TiledSpace
 from garnet.places.tiles import TiledGraph
 from garnet.purify.features import leading_directions, product, unit_rows
@@ -111,10 +111,10 @@ def _squares(graph: TiledGraph, i: int) -> NDArray[np.float64]:
     return product(rows.T, rows)
 
 
-def _coordinates(graph: TiledGraph, i: int, directions: NDArray[np.float64], target: Place) -> None:
+def _coordinates(graph: TiledGraph, i: int, directions: NDArray[np.float64], target: RowFile) -> None:
     write(target, torch.from_numpy(product(unit_rows(graph.features(i)), directions)))
 
 
-def _raw(graph: TiledGraph, i: int, target: Place) -> None:
+def _raw(graph: TiledGraph, i: int, target: RowFile) -> None:
     rows: Any = graph.features(i)
     write(target, torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows)))

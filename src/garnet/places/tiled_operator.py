@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
-from garnet.places.row_store import Place, RowMatrix, RowStore, read, write
+from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
 from garnet.places.tiles import TiledGraph
 
 
@@ -120,7 +120,7 @@ class TiledBasis:
         """See `Basis`."""
         self._blocks = [self.rotate(rotation)]
 
-    def _known(self) -> list[list[tuple[Place, int]]]:
+    def _known(self) -> list[list[tuple[RowFile, int]]]:
         return [[(block.files[i], block.width) for block in self._blocks] for i in range(self._parts.count)]
 
 
@@ -135,10 +135,10 @@ def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor) -> Tensor:
 
 
 def _product(
-    strip: tuple[TiledGraph, int, Sequence[Place], Sequence[Place], int],
+    strip: tuple[TiledGraph, int, Sequence[RowFile], Sequence[RowFile], int],
     factors: tuple[float, float],
-    minus: Place | None,
-    target: Place,
+    minus: RowFile | None,
+    target: RowFile,
 ) -> None:
     graph, i, files, roots, width = strip
     slope, shift = factors
@@ -153,24 +153,24 @@ def _product(
     write(target, image)
 
 
-def _random(rows: int, columns: int, seed: tuple[int, int], target: Place) -> None:
+def _random(rows: int, columns: int, seed: tuple[int, int], target: RowFile) -> None:
     numbers = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32)
     write(target, torch.from_numpy(numbers))
 
 
-def _dot(known: list[tuple[Place, int]], file: Place, width: int) -> Tensor:
+def _dot(known: list[tuple[RowFile, int]], file: RowFile, width: int) -> Tensor:
     block = read(file, width)
     return torch.cat([read(*one).T @ block for one in known]).double()
 
 
-def _less(known: list[tuple[Place, int]], file: Place, coefficients: Tensor, target: Place) -> None:
+def _less(known: list[tuple[RowFile, int]], file: RowFile, coefficients: Tensor, target: RowFile) -> None:
     block = read(file, coefficients.shape[1]).clone()
     for one, part in zip(known, torch.split(coefficients, [width for _, width in known]), strict=True):
         block.addmm_(read(*one), part, alpha=-1)
     write(target, block)
 
 
-def _rotate(known: list[tuple[Place, int]], rotation: Tensor, target: Place) -> None:
+def _rotate(known: list[tuple[RowFile, int]], rotation: Tensor, target: RowFile) -> None:
     image: Tensor | None = None
     columns = rotation.shape[1]
     rotation = pad(rotation, (0, -columns % 16))  # as in memory: rounded alike by any number of threads

@@ -6,9 +6,9 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,25 +19,22 @@ from garnet.graph.graph import Graph, as_graph
 from garnet.io.failures import writing
 from garnet.io.identity import digest_of, file_identity
 from garnet.io.journal import Journal, Resumable
-from garnet.io.publish import publish, publish_folder
+from garnet.io.publish import publish_folder
 from garnet.io.scratch import Scratch, forget
-from garnet.io.stamp import stamp, stamp_of
-from garnet.io.targets import require_file, require_folder, require_scratch
-from garnet.machine import __version__, physical_memory
-from garnet.parameters import Count, Rule, require_parameters
+from garnet.io.targets import require_folder, require_scratch
+from garnet.machine import __version__
+from garnet.parameters import Count, require_parameters
 from garnet.places.build import build_tiles
-from garnet.places.cluster import ClusterRun, client_or_address
+from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
-from garnet.places.plan import BASELINE, Memory, bytes_of, cut_of
+from garnet.places.plan import Memory, cut_of
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
 from garnet.places.tiles import TiledGraph
-from garnet.progress import Progress, Step
+from garnet.progress import Progress
 from garnet.purify.result import Purification, plain_parameters
 from garnet.spectral import Chebyshev
-
-_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,30 +82,6 @@ class TiledPlace:
         return run_locally
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnDisk(TiledPlace):
-    """Purify within a limit on the memory of this process; see `TiledPlace`."""
-
-    memory: Memory
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnCluster(TiledPlace):
-    """Purify on the workers of a Dask cluster; see `TiledPlace` for what is not said here.
-
-    Attributes:
-        cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
-        memory: bytes that each worker may hold; None for what the workers say themselves.
-    """
-
-    cluster: Annotated[Any, Rule(client_or_address)] = field(repr=False)
-    memory: Memory | None = None
-
-    def run(self) -> Run:
-        """Who does the work: whichever worker is free."""
-        return ClusterRun(self.cluster)
-
-
 def source_of(graph: Any, *, symmetrize: bool = False) -> Path | Graph:
     """What is read piece by piece: a file by its path, and all else as a graph."""
     return Path(graph) if isinstance(graph, str | Path) else as_graph(graph, symmetrize=symmetrize)
@@ -146,7 +119,7 @@ class Task:
                 result = from_facts(facts, made.folder / STAGED, self.method, repr(self.place), scored=made.folder)
                 return replace(result, graph=result.graph.to_graph(), ledger=held(result.ledger))
 
-            yield self._work(made, Journal(made.folder), deliver)
+            yield self.work(made, Journal(made.folder), deliver)
 
     @property
     def scratch(self) -> Path | None:
@@ -186,7 +159,7 @@ class Task:
             yield done
             return
         open_source(self.source)  # says what is wrong with it before anything is written
-        with _working(Scratch.claim(target, within=scratch, key=key)) as (made, journal):
+        with working(Scratch.claim(target, within=scratch, key=key)) as (made, journal):
             if (done := finished()) is not None:  # by the same call, a moment ago
                 yield done
                 return
@@ -211,61 +184,9 @@ class Task:
             if "facts" in noted:
                 yield deliver(noted["facts"])
             else:
-                yield self._work(made, journal, deliver)
+                yield self.work(made, journal, deliver)
 
-    @contextmanager
-    def open_for_file(self, output: Path) -> Iterator[GraphOnDisk]:
-        """The graph in tiles, to be written to one file in the end.
-
-        Raises:
-            DoneAlready: the very same call has written that file before.
-        """
-        require_tileable(self.method)
-        require_file(output, inputs=self.inputs)
-        target = output.resolve()
-        key = self.key(target)
-        run = digest_of(key)
-        if stamp_of(target) == run:
-            forget(target, self.scratch, key=key)
-            raise DoneAlready
-        require_file(output, inputs=self.inputs, overwrite=self.place.overwrite)
-        instead = target.with_name(f"{target.name}.tiles")
-        if delivered(instead) is not None:
-            require_free(instead, overwrite=False)
-        open_source(self.source)
-        with _working(Scratch.claim(target, within=self.scratch, key=key)) as (made, journal):
-            if stamp_of(target) == run:  # by the same call, a moment ago
-                raise DoneAlready
-            yield self._work(made, journal, lambda facts: self._saved(facts, made, output, instead, run))
-
-    def _saved(self, facts: dict[str, Any], made: Scratch, output: Path, instead: Path, run: str) -> Purification:
-        """Write the graph to one file, or leave it in tiles beside that if it does not fit in memory."""
-        tiles, target = TiledGraph.open(made.folder / STAGED), output.resolve()
-        nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
-        needed = BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes
-        if needed > (physical_memory() if self.place.memory is None else bytes_of(self.place.memory)):
-            require_free(instead, overwrite=False)
-            describe(tiles.folder, instead, run, {**facts, "stages": []})
-            with writing(instead):
-                publish_folder(tiles.folder, instead, old=(), last=manifest_name(instead))
-            made.remove()
-            raise GarnetError(
-                f"Cannot write {output}: that takes {needed / 1e9:.1f} GB of memory; the graph is in {instead}, in "
-                "tiles."
-            )
-        if self.progress is not None:
-            self.progress(Step("write"))
-        result = from_facts(facts, tiles.folder, self.method, repr(self.place))
-        if self.place.ledger:
-            result = replace(result, ledger=held(result.ledger))
-        graph, staged = tiles.to_graph(), made.folder / target.name
-        graph.save(staged)
-        with writing(output):
-            stamp(staged, run)
-            publish(staged, target, replace=self.place.overwrite)
-        return replace(result, graph=graph)
-
-    def _work(
+    def work(
         self, scratch: Scratch, journal: Journal, deliver: Callable[[dict[str, Any]], Purification]
     ) -> GraphOnDisk:
         """Cut the graph into tiles, in the directory of a run."""
@@ -317,55 +238,8 @@ def _digest(part: Any) -> str | None:
     return digest.hexdigest()[:16]
 
 
-class DoneAlready(Exception):
-    """The very same call has written the file before; what it found then is not known."""
-
-
-@dataclass(frozen=True)
-class _ToFile:
-    """A place whose result is one file: see `purify_to_file`."""
-
-    place: Any
-
-    @contextmanager
-    def open(
-        self, method: Any, graph: Any, *, symmetrize: bool = False, progress: Progress | None = None
-    ) -> Iterator[GraphOnDisk]:
-        """See `Place`."""
-        place = replace(self.place, output=None)
-        source = source_of(graph, symmetrize=symmetrize)
-        task = Task(place=place, method=method, source=source, symmetrize=symmetrize, progress=progress)
-        with task.open_for_file(Path(self.place.output)) as work:
-            yield work
-
-
-def purify_to_file(
-    method: Any, graph: Any, *, place: Any, symmetrize: bool = False, progress: Progress | None = None
-) -> Purification | None:
-    """Purify a graph on disk and write the result to one file, if it fits in memory.
-
-    Args:
-        method: the purifier.
-        graph: what is to be purified.
-        place: an `OnDisk` or `OnCluster` whose output is a file; its ending says how it is written.
-        symmetrize: accept a directed graph.
-        progress: told of stages.
-
-    Returns:
-        What came out, with the graph in memory; None if the very same call has written that file before.
-
-    Raises:
-        GarnetError: the file is there already, another run writes it, or it cannot be written.
-    """
-    try:
-        result: Purification = method.purify(graph, place=_ToFile(place), symmetrize=symmetrize, progress=progress)
-    except DoneAlready:
-        return None
-    return result
-
-
 @contextmanager
-def _working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
+def working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
     """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
     with scratch:
         journal = Journal(scratch.folder)

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from garnet.errors import GarnetError
 from garnet.io.atomic import atomic_path
-from garnet.linalg.common_neighbors import Pattern, count_common, share_of_most
-from garnet.places.row_store import Place, read
+from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of_most
+from garnet.places.row_store import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.purify.quantile import digit_counts
@@ -67,7 +67,7 @@ class TileTask:
     graph: TiledGraph
     i: int
     j: int
-    points: tuple[Place, Place]
+    points: tuple[RowFile, RowFile]
     width: int
     base: Sequence[Path]
     settings: Settings
@@ -107,9 +107,9 @@ def _shared_neighbors(task: TileTask, edges: Tensor) -> Tensor:
     return share_of_most(common, torch.minimum(*counts) - 1)
 
 
-def _pattern(graph: TiledGraph, i: int, j: int) -> Pattern:
+def _pattern(graph: TiledGraph, i: int, j: int) -> NeighborLists:
     tile = graph.tile(i, j)
-    return Pattern(torch.from_numpy(tile.starts).long(), torch.from_numpy(tile.columns))
+    return NeighborLists(torch.from_numpy(tile.starts).long(), torch.from_numpy(tile.columns))
 
 
 def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:

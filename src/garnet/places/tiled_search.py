@@ -24,10 +24,10 @@ from garnet.neighbors.distances import lift, nearest_in_pool
 from garnet.neighbors.quantizer import Quantizer
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.plan import most_cells
-from garnet.places.row_store import Place, RowMatrix, RowStore, read, truncated, write, write_array
+from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, truncated, write, write_array
 from garnet.purify.settings import Settings
 
-Part = tuple[Place, Tensor, int, Tensor]
+Part = tuple[RowFile, Tensor, int, Tensor]
 """The points of a part: where they are, which rows are known, their width, and the mean of all."""
 
 _GROUPS_A_PART = 4
@@ -129,13 +129,13 @@ def tiled_base_graph(
     return TiledBase(files, probes, recall)
 
 
-def _known(file: Place, width: int) -> tuple[Tensor, Tensor]:
+def _known(file: RowFile, width: int) -> tuple[Tensor, Tensor]:
     rows = read(file, width)
     known = (rows.abs().amax(dim=1) > 0).nonzero()[:, 0]
     return known.int(), rows.sum(dim=0, dtype=torch.float64)
 
 
-def _rows(file: Place, known: Tensor, width: int, mean: Tensor) -> Tensor:
+def _rows(file: RowFile, known: Tensor, width: int, mean: Tensor) -> Tensor:
     return read(file, width)[known] - mean
 
 

@@ -19,7 +19,7 @@ from garnet.io.journal import Resumable
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
 from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
-from garnet.places.row_store import Place, RowMatrix, RowStore, read
+from garnet.places.row_store import RowFile, RowMatrix, RowStore, read
 from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
 from garnet.places.tiled_scores import (
@@ -257,7 +257,7 @@ def _ledger_name(i: int, j: int) -> str:
     return f"ledger-{i}-{j}.bin"
 
 
-def _likeness(graph: TiledGraph, i: int, j: int, first: Place, second: Place, width: int) -> tuple[Tensor, Tensor]:
+def _likeness(graph: TiledGraph, i: int, j: int, first: RowFile, second: RowFile, width: int) -> tuple[Tensor, Tensor]:
     """Edges of a tile, (2, s), all or of very many some; and the inner product of the rows of each."""
     tile = graph.tile(i, j)
     rows = np.repeat(np.arange(graph.bounds[i], graph.bounds[i + 1]), np.diff(tile.starts))

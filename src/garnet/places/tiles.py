@@ -18,7 +18,7 @@ from garnet.graph.fingerprint import fingerprint_of
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.archive import read_npy
 from garnet.io.checked import checksum, read_note
-from garnet.io.edge_source import Rows
+from garnet.io.edge_source import FeatureBlock
 from garnet.io.text import reading
 
 MANIFEST = "tiles.json"
@@ -170,7 +170,7 @@ class TiledGraph:
         """Number of neighbours of each node of part i."""
         return self._numbers(f"counts-{i}.bin", np.int64)
 
-    def features(self, i: int) -> Rows | None:
+    def features(self, i: int) -> FeatureBlock | None:
         """The rows of the features of part i, dense or sparse as they were given; None without any."""
         if self.feature_width is None:
             return None
@@ -185,7 +185,7 @@ class TiledGraph:
         if len(entries) % 2 or len(starts) <= shape[0] or 2 * int(starts[-1]) != len(entries):
             raise self._fault(name, "is not as long as it declares")
         columns, values = np.split(entries, 2)
-        rows: Rows = sp.csr_array((values.view(np.float32), columns, starts), shape=shape)
+        rows: FeatureBlock = sp.csr_array((values.view(np.float32), columns, starts), shape=shape)
         return rows
 
     def labels(self) -> NDArray[np.int64] | None:

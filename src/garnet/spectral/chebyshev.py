@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from garnet.linalg.dense import eigh, eigvalsh
-from garnet.linalg.sparse import Rows
+from garnet.linalg.sparse import SparseRows
 from garnet.parameters import Count, NonNegative, number, require_parameters
 from garnet.spectral.arpack import Arpack
 from garnet.spectral.block_space import Block, Space, filtered, gram, lengths, times
@@ -54,7 +54,7 @@ class Chebyshev:
     def __post_init__(self) -> None:
         require_parameters(self)
 
-    def __call__(self, matrix: sp.csr_array | Rows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
+    def __call__(self, matrix: sp.csr_array | SparseRows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
         """See `Solver`; the matrix may also be on the device already."""
         if isinstance(matrix, sp.csr_array) and self.fills(matrix.shape[0], rank):
             return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch.nn.functional import pad
 
-from garnet.linalg.sparse import Rows, to_rows
+from garnet.linalg.sparse import SparseRows, to_rows
 from garnet.linalg.triton_ops import Multiplier, usable
 from garnet.spectral.ordering import clustered, permuted
 
@@ -26,7 +26,7 @@ class Operator:
     reverse Cuthill-McKee, on a GPU by `clustered`.
 
     Args:
-        matrix: its entries; as `Rows` they are on the device already.
+        matrix: its entries; as `SparseRows` they are on the device already.
         device: where it is to live.
         seed: of `random`.
 
@@ -38,12 +38,12 @@ class Operator:
         device: where it lives.
     """
 
-    def __init__(self, matrix: sp.csr_array | Rows, device: str, seed: int = 0) -> None:
+    def __init__(self, matrix: sp.csr_array | SparseRows, device: str, seed: int = 0) -> None:
         self.products = 0
         self.device = torch.device(device)
         self._generator = torch.Generator(device).manual_seed(seed)
         self._order: Tensor | None = None
-        if isinstance(matrix, Rows):
+        if isinstance(matrix, SparseRows):
             sums = torch.segment_reduce(matrix.values.double().abs(), "sum", offsets=matrix.starts.long(), initial=0)
             self.scale = float(sums.max()) or 1.0
             self._rows = replace(matrix, values=(matrix.values / self.scale).float())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import Rows
+from garnet.linalg.sparse import SparseRows
 from garnet.linalg.triton_ops import Multiplier, usable
 
 _BITS, _STEPS = 15, 10
 
 
-def clustered(matrix: Rows, generator: torch.Generator) -> Tensor:
+def clustered(matrix: SparseRows, generator: torch.Generator) -> Tensor:
     """An order of the rows of a normalised adjacency in which those of a cluster follow each other, (n,) int64.
 
     Random numbers that are averaged over neighbours a few times are much the same within a cluster, so that nodes
@@ -34,7 +34,7 @@ def clustered(matrix: Rows, generator: torch.Generator) -> Tensor:
     return bits.sum(dim=1).argsort(stable=True)
 
 
-def permuted(matrix: Rows, order: Tensor) -> Rows:
+def permuted(matrix: SparseRows, order: Tensor) -> SparseRows:
     """The matrix with its rows and columns in another order; entries of a row stay as they are sorted."""
     counts = matrix.starts.diff()[order].long()
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
@@ -43,4 +43,4 @@ def permuted(matrix: Rows, order: Tensor) -> Rows:
     number = torch.empty_like(order)
     number[order] = torch.arange(len(order), device=order.device)
     columns = number.to(matrix.columns)[matrix.columns[places]]
-    return Rows(starts.to(matrix.starts), columns, matrix.values[places], matrix.width)
+    return SparseRows(starts.to(matrix.starts), columns, matrix.values[places], matrix.width)

@@ -329,7 +329,11 @@ def test_fingerprint_is_of_nodes_edges_and_weights():
     graph = as_graph(PATH)
     assert graph.fingerprint == as_graph(PATH, labels=[0, 1, 1, 2]).fingerprint
     assert len(int(graph.fingerprint, 16).to_bytes(8, "little")) == 8
-    others = [as_graph(PATH * 2), as_graph(sp.block_diag([PATH, [[0]]])), graph.with_edges(graph.edges[:, 1:])]
+    others = [
+        as_graph(PATH * 2),
+        as_graph(sp.block_diag([sp.csr_array(PATH), sp.csr_array((1, 1))])),
+        graph.with_edges(graph.edges[:, 1:]),
+    ]
     assert len({graph.fingerprint, *(other.fingerprint for other in others)}) == 4
     wide = Graph(graph.adjacency.copy())
     wide.adjacency.indices = wide.adjacency.indices.astype(np.int64)

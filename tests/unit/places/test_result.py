@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from garnet import GARNET, InMemory, OnDisk, Settings, as_graph
 from garnet.datasets import block_model
 from garnet.errors import GarnetError, GraphError, MissingExtra
-from garnet.places.tiled_place import purify_to_file
+from garnet.places.to_file import purify_to_file
 from garnet.progress import Step
 from garnet.purify.result import LedgerBatch
 
