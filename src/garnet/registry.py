@@ -120,6 +120,7 @@ BACKBONES = Registry(
         "rung": "garnet.defenses.rung:RUNG",
         "simp-gcn": "garnet.defenses.simp_gcn:SimPGCN",
         "rgcn": "garnet.defenses.rgcn:RGCN",
+        "committee": "garnet.defenses.committee:Committee",
     },
 )
 PURIFIERS = Registry(
@@ -135,6 +136,7 @@ DEFENSES = Registry(
     "defence",
     "garnet.defenses",
     {
+        "committee": "garnet.defenses.committee:Committee",
         "tsvd": "garnet.defenses.tsvd:TSVD",
         "gnnguard": "garnet.defenses.gnnguard:GNNGuard",
         "prognn": "garnet.defenses.prognn:ProGNN",

@@ -57,7 +57,8 @@ class GARNET(Purifier):
     A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
 
     Attributes:
-        rank: eigenpairs r. None is 70, or half the nodes if fewer; `auto` is ten a class, or by eigengap if unlabelled.
+        rank: eigenpairs r. None is 70, or half the nodes if fewer; `auto` is ten a class, or by eigengap if unlabelled;
+            `low` is two a class, or 16.
         end: `algebraic`, the smallest Laplacian eigenvalues (the paper's text), or `magnitude` (the authors' code).
         normalize: D^(-1/2) A D^(-1/2) if true, A itself if not.
         tau: degree regularisation, D + tau I for D; `mean` is the mean degree.
@@ -88,7 +89,7 @@ class GARNET(Purifier):
         2485
     """
 
-    rank: Count | Literal["auto"] | None = None
+    rank: Count | Literal["auto", "low"] | None = None
     end: End = "algebraic"
     normalize: bool = True
     tau: NonNegative | Literal["mean"] = 0.0

@@ -28,6 +28,8 @@ MOST_BY_GAP = 100
 """Eigenpairs among which the largest gap is looked for."""
 PAIRS_A_CLASS = 10
 """Eigenpairs for each class, the paper's own rule (appendix F)."""
+LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
+"""Eigenpairs for each class where few are wanted; and as many without labels."""
 ENOUGH_NEIGHBORS, FEWEST_NEIGHBORS = 15, 10
 """Neighbours of a node in all, those of the input counted; and how many are looked for at least."""
 DENSE = 24
@@ -177,14 +179,16 @@ def settle(method: Any, shape: Shape) -> Settings:
 
 def _rules(method: Any, n: int) -> Iterator[tuple[str, bool, str]]:
     yield "k", method.k is None or method.k < n, f"below the number of nodes, {n}"
-    yield "rank", method.rank in (None, "auto") or method.rank < n, f"below {n}, the node count"
+    yield "rank", method.rank in (None, "auto", "low") or method.rank < n, f"below {n}, the node count"
 
 
-def choose_rank(rank: int | Literal["auto"] | None, nodes: int, classes: int) -> int:
+def choose_rank(rank: int | Literal["auto", "low"] | None, nodes: int, classes: int) -> int:
     """How many eigenpairs to ask the solver for, at most half the nodes unless the number is given."""
     most = max(1, nodes // 2)
     if rank is None:
         return min(RANK, most)
+    if rank == "low":
+        return min(LOW_PAIRS_A_CLASS * classes if classes else LOW_RANK, most)
     if rank == "auto":
         return min(PAIRS_A_CLASS * classes if classes else MOST_BY_GAP, most)
     return rank

@@ -27,8 +27,11 @@ from garnet.io.npz import write_npz
 from garnet.parameters import require_device
 from garnet.progress import Stage
 from garnet.purify.result_file import described_as, read_made, read_stages
-from garnet.registry import BACKBONES
+from garnet.registry import BACKBONES, PURIFIERS
+from garnet.training.calibration import expected_calibration_error
 from garnet.training.supervision import MOST_CLASSES
+
+_NESTED = {"backbone": BACKBONES, "purifier": PURIFIERS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +67,18 @@ class Predictor:
     def predictions(self) -> NDArray[np.int64]:
         """(n,) the likeliest class of each node."""
         return self.scores.argmax(dim=1).numpy()
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """(n, classes) how likely the model takes each class of each node to be."""
+        return self.scores.double().softmax(dim=1).numpy()
+
+    def calibration_error(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """By how much sure and right differ on the mean, at nodes, by default the test nodes.
+
+        See `garnet.training.calibration.expected_calibration_error`.
+        """
+        nodes, truth = self._known(nodes)
+        return expected_calibration_error(self.probabilities()[nodes], truth)
 
     def accuracy(self, nodes: NDArray[np.int64] | None = None) -> float:
         """Share of nodes, by default the test nodes, whose label is predicted."""
@@ -171,6 +186,11 @@ class Predictor:
 
     def _compared(self, nodes: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """True and predicted classes of nodes whose label is known."""
+        nodes, truth = self._known(nodes)
+        return truth, self.predictions()[nodes]
+
+    def _known(self, nodes: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Those of some nodes, by default the test nodes, whose label is known, and their labels."""
         labels = self.graph.labels
         if nodes is None and self.graph.split is not None:
             nodes = self.graph.split.test
@@ -181,31 +201,42 @@ class Predictor:
         nodes = nodes[labels[nodes] >= 0]
         if not len(nodes):
             raise GraphError("Accuracy needs at least one test node with a label, and there is none.")
-        return labels[nodes], self.predictions()[nodes]
+        return nodes, labels[nodes]
 
 
 def _plain(backbone: Any) -> dict[str, Any]:
     """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
-    if not BACKBONES.name_of(type(backbone)):
+    if not any(registry.name_of(type(backbone)) for registry in _NESTED.values()):
         return {}
     values = {one.name: getattr(backbone, one.name) for one in fields(backbone)}
     return {name: _described(value) for name, value in values.items() if name not in ("training", "device")}
 
 
 def _described(value: Any) -> Any:
-    """A parameter as JSON has it; a backbone inside of another by its name."""
-    name = BACKBONES.name_of(type(value))
-    return value if name is None else {"backbone": name, "parameters": _plain(value)}
+    """A parameter as JSON has it; a backbone or purifier inside of another by its name."""
+    if isinstance(value, tuple):
+        return [_described(one) for one in value]
+    for kind, registry in _NESTED.items():
+        if (name := registry.name_of(type(value))) is not None:
+            return {kind: name, "parameters": _plain(value)}
+    return value
 
 
 def _built(described: Mapping[str, Any]) -> Any:
     """The backbone that was described."""
     try:
-        name, given = described["backbone"], described["parameters"]
-        parameters = {key: _built(one) if isinstance(one, dict) else one for key, one in given.items()}
-    except (KeyError, AttributeError, RecursionError):
+        kind = next(kind for kind in _NESTED if kind in described)
+        parameters = {key: _value(one) for key, one in described["parameters"].items()}
+        return _NESTED[kind].build(described[kind], parameters)
+    except (KeyError, AttributeError, TypeError, StopIteration, RecursionError):
         raise GraphError("its description of the model is damaged.") from None
-    return BACKBONES.build(name, parameters)
+
+
+def _value(described: Any) -> Any:
+    """A parameter that was described."""
+    if isinstance(described, list):
+        return tuple(_value(one) for one in described)
+    return _built(described) if isinstance(described, dict) else described
 
 
 def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:

@@ -1,0 +1,318 @@
+"""Several models, each on another view of the graph, and one answer: a defence to be left on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.audit import audit
+from garnet.backbones import GPRGNN
+from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
+from garnet.defenses.base import Defense
+from garnet.defenses.feature_knn import FeatureKNN
+from garnet.errors import GarnetError, GraphError
+from garnet.graph.graph import Graph
+from garnet.parameters import Device, NonNegative
+from garnet.progress import Clock, Progress, Stage
+from garnet.purify.base import Purifier
+from garnet.purify.garnet import GARNET
+from garnet.training.calibration import likeliest_temperature
+from garnet.training.loop import Training, require_batches, train
+from garnet.training.predictor import Predictor
+from garnet.training.supervision import require_trainable
+
+MEMBERS: tuple[Purifier | None, ...] = (None, GARNET(k=1, support=0.1), GARNET(), GARNET(rank="low"), FeatureKNN())
+"""The graph as it is, lightly purified, purified, of low rank, and of features alone (results/committee.jsonl)."""
+DOUBT = 10.0
+"""How fast a member loses its say where its edges are doubted (same study)."""
+SHRINKAGE = 5.0
+"""Validation nodes that speak for equal weights (same study)."""
+
+_WEIGHTS, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}temperature"
+_STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
+
+
+class CommitteeWarning(UserWarning):
+    """A member of a committee cannot read this graph, and is left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommitteeInputs:
+    """What a committee needs of a graph.
+
+    Attributes:
+        views: what the backbone prepared of each member's graph, by the member's place.
+        doubt: (members, n) share of what each of them reads at a node that is probably made up.
+    """
+
+    views: dict[int, Any]
+    doubt: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """How a committee came to its answer.
+
+    Attributes:
+        members: what each is called.
+        weights: (members,) what each counts where no edge is doubted.
+        say: (members, n) what each counts at a node.
+        predictions: (members, n) the class each would have chosen.
+        decided: (n,) by its place, the member that spoke most for the class that was chosen.
+    """
+
+    members: tuple[str, ...]
+    weights: NDArray[np.float64]
+    say: NDArray[np.float64]
+    predictions: NDArray[np.int64]
+    decided: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committee(Defense):
+    r"""Trains a model on each of several views of the graph, and mixes what they say.
+
+    With :math:`p_m(i)` the probabilities of member m for node i, the answer is :math:`\sum_m w_m(i) p_m(i)`, where
+    :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` are those that make the labels of the
+    validation nodes likeliest, drawn towards equal ones where these are few. The doubt :math:`d_m(i)` is the share of
+    what the member reads at the node that an audit of the graph takes for made up: validation nodes do not see an
+    attack that is aimed at others, but the edges of these show it. Where nobody attacks, the view as it is has most
+    say, and several models together are rarely worse than one of them.
+
+    Labels of validation and test nodes are hidden from the audit.
+
+    Attributes:
+        members: the purifier of each view; None is the graph as it is. One that the graph does not allow, such as one
+            that needs features where there are none, is left out.
+        backbone: the model.
+        doubt: :math:`\beta`; with 0 no edge is doubted.
+        shrinkage: so many validation nodes speak for equal weights.
+        training: how each is trained.
+        device: where.
+
+    Example:
+        >>> from garnet.backbones import GCN
+        >>> from garnet.datasets import load
+        >>> quick = Committee(members=(None, GARNET()), backbone=GCN(hidden=8), training=Training(epochs=5))
+        >>> quick.fit(load("cora", split="random")).logits().shape
+        torch.Size([2485, 7])
+    """
+
+    members: tuple[Purifier | None, ...] = MEMBERS
+    backbone: Backbone[Any] = field(default_factory=GPRGNN)
+    doubt: NonNegative = DOUBT
+    shrinkage: NonNegative = SHRINKAGE
+    training: Training = field(default_factory=Training)
+    device: Device = "cpu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_batches(self.backbone, self.training)
+
+    def _rules(self) -> Any:
+        yield "members", len(self.members) > 0, "at least one purifier, or None for the graph as it is"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the members are called: by the parameters that differ from their defaults."""
+        return tuple(map(called, self.members))
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The parameters of all members before training, with equal weights."""
+        parameters = {_WEIGHTS: torch.zeros(len(self.members)), _TEMPERATURE: torch.ones(())}
+        for number in range(len(self.members)):
+            of_one = self.backbone.initial(features, classes, generator)
+            parameters |= {_name(number, name): value for name, value in of_one.items()}
+        return parameters
+
+    def prepare(self, graph: Graph, device: str) -> CommitteeInputs:
+        """Every member's view of the graph, and how much of it is doubted."""
+        views, doubt, _ = self._views(graph, device, None)
+        return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt)
+
+    def logits(self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None) -> Tensor:
+        """(S, n, classes) logarithms of the members' probabilities, mixed, over the temperature."""
+        said, say, _ = self._said(parameters, inputs, noise)
+        return torch.logsumexp(said + say[..., None], dim=1) / parameters[_TEMPERATURE][:, None, None]
+
+    def votes(self, predictor: Predictor) -> Votes:
+        """Who decided, for every node of the graph that a committee was trained on.
+
+        Raises:
+            GraphError: the predictor is no committee's.
+        """
+        if not isinstance(predictor.backbone, Committee):
+            raise GraphError("These predictions are those of one model; votes are for a Committee.")
+        parameters = {name: value[None] for name, value in predictor.parameters.items()}
+        inputs = self.prepare(predictor.graph, "cpu")
+        with torch.no_grad():
+            said, say, places = self._said(parameters, inputs, None)
+        say = say[0].exp()
+        chosen = torch.from_numpy(predictor.predictions())
+        spoke = say * said[0].exp().gather(2, chosen.expand(len(say), -1)[..., None])[..., 0]
+        return Votes(
+            members=tuple(self.names[i] for i in places),
+            weights=parameters[_WEIGHTS][0, places].softmax(dim=0).double().numpy(),
+            say=say.double().numpy(),
+            predictions=said[0].argmax(dim=2).numpy(),
+            decided=spoke.argmax(dim=0).numpy(),
+        )
+
+    def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        views, doubt, stages = self._views(graph, self.device, progress)
+        fit = partial(train, self.backbone, seeds=seeds, device=self.device, progress=progress)
+        (place, view), *others = views.items()
+        # The step size that suits one view suits the others: trying all of them on each would double the cost.
+        tried = [fit(view, training=replace(self.training, lr=rate)) for rate in self.training.rates]
+        best = int(np.argmax([np.nan_to_num([one.val_accuracy for one in models]).mean() for models in tried]))
+        training = replace(self.training, lr=self.training.rates[best])
+        trained = {place: tried[best]} | {i: fit(view, training=training) for i, view in others}
+        # What seeds share of a stage is counted once.
+        stages += tuple(stage for models in (*tried, *list(trained.values())[1:]) for stage in models[0].stages)
+        return tuple(
+            self._joined(graph, [trained[i][s] for i in views], tuple(views), doubt.cpu(), stages)
+            for s in range(len(seeds))
+        )
+
+    def _joined(
+        self, graph: Graph, members: list[Predictor], places: tuple[int, ...], doubt: Tensor, stages: tuple[Stage, ...]
+    ) -> Predictor:
+        """One predictor of several, with the weights and the temperature of the validation nodes."""
+        said = torch.stack([one.logits().float().log_softmax(dim=1) for one in members])
+        split, known, _ = require_trainable(graph)
+        nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
+        given = said[:, nodes, labels]
+        weights = likeliest_weights(given, self.doubt * doubt[:, nodes], self.shrinkage)
+        mixed = torch.logsumexp(said + _say(weights[None], self.doubt * doubt)[0][..., None], dim=0)
+        temperature = likeliest_temperature(mixed[nodes], labels)
+        every = torch.full((len(self.members),), -torch.inf)
+        every[list(places)] = weights
+        parameters = {_WEIGHTS: every, _TEMPERATURE: torch.tensor(temperature)}
+        for place, one in zip(places, members, strict=True):
+            parameters |= {_name(place, name): value for name, value in one.parameters.items()}
+        scores = mixed / temperature
+        right = (scores[nodes].argmax(dim=1) == labels).double().mean()
+        return Predictor(
+            graph=graph,
+            scores=scores,
+            seed=members[0].seed,
+            backbone=self,
+            parameters=parameters,
+            epoch=max(one.epoch for one in members),
+            val_accuracy=float(right),
+            stages=stages,
+        )
+
+    def _views(
+        self, graph: Graph, device: str, progress: Progress | None
+    ) -> tuple[dict[int, Graph], Tensor, tuple[Stage, ...]]:
+        """The graph of each member that can read it, (members, n) doubts, and what they cost."""
+        clock, views = Clock(progress), {}
+        for i, (purifier, name) in enumerate(zip(self.members, self.names, strict=True)):
+            if purifier is None:
+                views[i] = graph
+                continue
+            try:
+                with clock("purify"):
+                    views[i] = purifier.purify(graph, device=device).graph
+            except GarnetError as error:
+                warnings.warn(f"{name} is left out of the committee: {error}", CommitteeWarning, stacklevel=5)
+        if not views:
+            raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
+        with clock("audit"):
+            doubt = self._doubt(graph, list(views.values()), device)
+        return views, doubt, tuple(clock.stages)
+
+    def _doubt(self, graph: Graph, views: list[Graph], device: str) -> Tensor:
+        """(members, n) share of what each reads at a node that an audit takes for made up; nothing is asked in vain."""
+        if not self.doubt or not graph.num_edges or len(views) == 1:
+            return torch.zeros(len(views), graph.num_nodes, device=device)
+        found = audit(_seen(graph), device=device)
+        n, (first, second) = graph.num_nodes, found.edges
+        suspicion = sp.coo_array((found.suspicion, (first, second)), shape=(n, n)).tocsr()
+        suspicion = suspicion + suspicion.T
+        doubts = []
+        for view in views:
+            read = np.asarray(view.adjacency.sum(axis=1)).ravel()
+            doubted = np.asarray(view.adjacency.multiply(suspicion).sum(axis=1)).ravel()
+            doubts.append(np.where(read > 0, doubted / np.maximum(read, np.finfo(np.float32).tiny), 0.0))
+        return torch.from_numpy(np.stack(doubts)).float().to(device)
+
+    def _said(
+        self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        """Of members that have learnt and can read the graph: log-probabilities, log-weights at nodes, and places."""
+        said, rows = [], {}
+        for row, (i, view) in enumerate(inputs.views.items()):
+            own = {name.removeprefix(_name(i, "")): value for name, value in parameters.items() if _of(i, name)}
+            if own:
+                rows[i] = row
+                said.append(self.backbone.logits(own, view, noise).log_softmax(dim=2))
+        if not said:
+            raise GraphError("No member of the committee that was trained can read the graph.")
+        against = self.doubt * inputs.doubt[list(rows.values())]
+        return torch.stack(said, dim=1), _say(parameters[_WEIGHTS][:, list(rows)], against), list(rows)
+
+
+def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
+    """The logarithms of the weights that make labels likeliest, (members,), up to a constant.
+
+    Args:
+        given: (members, k) log-probability that each gives to the true class of a node.
+        against: (members, k) what its log-weight loses there.
+        shrinkage: so many nodes speak for equal weights.
+    """
+    weights = torch.zeros(len(given), requires_grad=True)
+    optimizer = torch.optim.Adam([weights], lr=_RATE)
+    for _ in range(_STEPS if given.numel() else 0):
+        optimizer.zero_grad()
+        likelihood = torch.logsumexp(given + _say(weights[None], against)[0], dim=0).sum()
+        loss = -(likelihood + shrinkage * weights.log_softmax(dim=0).mean())
+        torch.autograd.backward(loss)
+        optimizer.step()
+    return weights.detach().log_softmax(dim=0)
+
+
+def called(purifier: Purifier | None) -> str:
+    """A purifier with the parameters that differ from its defaults.
+
+    Example:
+        >>> called(None), called(GARNET(rank=16))
+        ('as it is', 'GARNET(rank=16)')
+    """
+    if purifier is None:
+        return "as it is"
+    known: Any = purifier
+    own = {one.name: getattr(known, one.name) for one in fields(known) if getattr(known, one.name) != one.default}
+    return f"{type(purifier).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+
+def _say(weights: Tensor, against: Tensor) -> Tensor:
+    """(S, members, n) logarithms of what each member counts at a node, of (S, members) and (members, n)."""
+    return (weights[..., None] - against).log_softmax(dim=1)
+
+
+def _seen(graph: Graph) -> Graph:
+    """The graph with the labels of its training nodes alone."""
+    if graph.labels is None or graph.split is None:
+        return graph
+    labels = np.full(graph.num_nodes, -1)
+    labels[graph.split.train] = graph.labels[graph.split.train]
+    return replace(graph, labels=labels)
+
+
+def _name(place: int, name: str) -> str:
+    return f"{place}.{name}"
+
+
+def _of(place: int, name: str) -> bool:
+    return name.startswith(_name(place, ""))

@@ -1,0 +1,173 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp
+
+from garnet import GARNET, as_graph
+from garnet.backbones import GCN, MLP
+from garnet.datasets import block_model, load
+from garnet.defenses.committee import Committee, CommitteeWarning, called, likeliest_weights
+from garnet.defenses.purified import Purified
+from garnet.errors import GraphError, ParameterError
+from garnet.graph.graph import Split
+from garnet.training.loop import Training
+from garnet.training.predictor import Predictor
+
+SHORT = Training(epochs=60, lr=0.05)
+SMALL = Committee(members=(None, GARNET(), GARNET(rank=8)), backbone=GCN(hidden=16), training=SHORT)
+
+
+@pytest.fixture(scope="module")
+def cora():
+    return load("cora", split="random")
+
+
+@pytest.fixture(scope="module")
+def poisoned(cora):
+    """Cora with as many made-up edges between papers of unlike subjects as it has edges, and their nodes."""
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(cora.num_nodes, size=(2, 4 * cora.num_edges))
+    unlike = cora.labels[pairs[0]] != cora.labels[pairs[1]]
+    planted = pairs[:, unlike][:, : cora.num_edges]
+    edges = np.concatenate([cora.edges, planted], axis=1)
+    return cora.with_edges(edges), planted
+
+
+@pytest.fixture(scope="module")
+def fitted(poisoned):
+    return SMALL.fit(poisoned[0], seed=3)
+
+
+class TestWeights:
+    def test_they_are_those_of_another_optimiser(self):
+        rng = np.random.default_rng(1)
+        given, against = np.log(rng.uniform(0.05, 1, (3, 80))), rng.uniform(0, 2, (3, 80))
+
+        def loss(weights):
+            say = log_softmax(weights[:, None] - against, axis=0)
+            return -logsumexp(given + say, axis=0).sum() - 5 * log_softmax(weights).mean()
+
+        theirs = log_softmax(minimize(loss, np.zeros(3)).x)
+        ours = likeliest_weights(torch.from_numpy(given), torch.from_numpy(against), 5.0)
+        assert np.exp(ours.numpy()) == pytest.approx(np.exp(theirs), abs=2e-3)
+
+    def test_the_member_that_knows_gets_nearly_all_where_there_are_many_nodes(self):
+        given = torch.log(torch.tensor([0.9, 0.2, 0.2])[:, None].expand(-1, 500))
+        weights = likeliest_weights(given, torch.zeros_like(given), 5.0).exp()
+        assert weights[0] > 0.95
+
+    def test_few_nodes_say_little_and_none_say_nothing(self):
+        given = torch.log(torch.tensor([0.9, 0.2])[:, None])
+        few, many = (likeliest_weights(given.expand(-1, k), torch.zeros(2, k), 5.0).exp()[0] for k in (2, 200))
+        assert 0.5 < few < 0.75 < many
+        assert likeliest_weights(given[:, :0], torch.zeros(2, 0), 5.0).exp().tolist() == [0.5, 0.5]
+
+
+class TestOnPoisonedCora:
+    def test_it_is_better_than_the_graph_as_it_is(self, poisoned, fitted):
+        alone = Purified(None, GCN(hidden=16), SHORT).fit(poisoned[0], seed=3)
+        assert fitted.accuracy() > alone.accuracy() + 0.05
+
+    def test_it_says_how_sure_it_is(self, fitted):
+        probabilities = fitted.probabilities()
+        assert probabilities.sum(axis=1) == pytest.approx(1)
+        assert (probabilities.argmax(axis=1) == fitted.predictions()).all()
+        assert fitted.calibration_error() < 0.06
+
+    def test_votes_are_what_decided(self, poisoned, fitted):
+        graph, planted = poisoned
+        votes = SMALL.votes(fitted)
+        assert votes.members == ("as it is", "GARNET()", "GARNET(rank=8)")
+        assert votes.weights.sum() == pytest.approx(1)
+        assert votes.say.sum(axis=0) == pytest.approx(1)
+        decided = votes.predictions[votes.decided, np.arange(graph.num_nodes)]
+        assert (decided == fitted.predictions()).mean() > 0.95
+        # Where more edges were made up, the graph as it is has less say.
+        made_up = np.bincount(planted.ravel(), minlength=graph.num_nodes) / np.diff(graph.adjacency.indptr).clip(1)
+        assert votes.say[0, made_up > 0.7].mean() < votes.say[0, made_up < 0.2].mean()
+
+    def test_it_is_saved_and_loaded_as_one_model(self, fitted, tmp_path):
+        fitted.save(tmp_path / "committee.npz")
+        loaded = Predictor.load(tmp_path / "committee.npz")
+        assert torch.equal(loaded.logits(), fitted.logits())
+        assert loaded.backbone == replace(SMALL, training=Training())
+        assert (loaded.backbone.votes(loaded).decided == SMALL.votes(fitted).decided).all()
+
+    def test_it_predicts_on_another_graph(self, cora, fitted):
+        assert fitted.on(cora).accuracy() > fitted.accuracy()
+
+    def test_labels_of_test_nodes_have_no_part_in_it(self, poisoned, fitted):
+        graph, _ = poisoned
+        labels = graph.labels.copy()
+        labels[graph.split.test] = np.random.default_rng(0).permutation(labels[graph.split.test])
+        assert torch.equal(SMALL.fit(as_graph(graph, labels=labels), seed=3).logits(), fitted.logits())
+
+
+def test_where_nobody_attacks_it_costs_nothing(cora):
+    seeds = (0, 1, 2)
+    alone = Purified(None, GCN(hidden=16), SHORT).fit_seeds(cora, seeds)
+    together = SMALL.fit_seeds(cora, seeds)
+    assert np.mean([one.accuracy() for one in together]) > np.mean([one.accuracy() for one in alone]) - 0.005
+    assert [one.seed for one in together] == [0, 1, 2]
+
+
+def test_one_member_says_what_it_says_alone(cora):
+    alone = Purified(None, MLP(hidden=8), SHORT).fit(cora, seed=1)
+    committee = Committee(members=(None,), backbone=MLP(hidden=8), training=SHORT).fit(cora, seed=1)
+    assert (committee.predictions() == alone.predictions()).all()
+    assert committee.val_accuracy == pytest.approx(alone.val_accuracy)
+
+
+def test_the_step_size_that_does_better_is_taken(cora):
+    lame = Committee(members=(None, GARNET()), backbone=MLP(hidden=8), training=Training(epochs=30, lr=(1e-6, 0.05)))
+    assert lame.fit(cora).accuracy() > 0.4
+
+
+def test_without_validation_nodes_all_count_the_same(cora):
+    split = replace(cora.split, val=cora.split.val[:0])
+    fitted = SMALL.fit(as_graph(cora, split=split))
+    assert SMALL.votes(fitted).weights == pytest.approx(1 / 3)
+    assert fitted.accuracy() > 0.6
+
+
+def test_labels_that_nobody_learns_from_may_be_unknown(cora):
+    labels = cora.labels.copy()
+    labels[cora.split.test[::2]] = -1
+    assert SMALL.fit(as_graph(cora, labels=labels)).accuracy() > 0.7
+
+
+@pytest.fixture
+def tiny():
+    graph = block_model(12, classes=2, mean_degree=4, seed=0)
+    split = Split(*map(np.array, ([0, 1, 2, 6, 7, 8], [3, 9], [4, 5, 10, 11])))
+    return as_graph(graph, features=np.eye(12, dtype=np.float32), split=split)
+
+
+def test_a_member_that_cannot_read_the_graph_is_left_out_and_said(tiny):
+    committee = Committee(members=(None, GARNET(rank=16)), backbone=MLP(hidden=4), training=Training(epochs=3))
+    with pytest.warns(CommitteeWarning, match="GARNET\\(rank=16\\)"):
+        fitted = committee.fit(tiny)
+    with pytest.warns(CommitteeWarning):
+        assert committee.votes(fitted).members == ("as it is",)
+
+
+@pytest.mark.filterwarnings("ignore::garnet.defenses.committee.CommitteeWarning")
+def test_nobody_left_is_an_error(tiny):
+    with pytest.raises(GraphError, match="No member"):
+        Committee(members=(GARNET(rank=16),)).fit(tiny)
+    with pytest.raises(ParameterError, match="members"):
+        Committee(members=())
+
+
+def test_votes_are_for_committees(cora):
+    one = Purified(None, MLP(hidden=4), Training(epochs=2)).fit(cora)
+    with pytest.raises(GraphError, match="Committee"):
+        SMALL.votes(one)
+
+
+def test_members_are_called_by_what_differs():
+    assert called(GARNET(k=1, support=0.1)) == "GARNET(k=1, support=0.1)"
+    assert len(set(Committee().names)) == len(Committee().members)
