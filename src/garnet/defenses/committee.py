@@ -169,25 +169,34 @@ class Committee(Defense):
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         views, doubt, stages = self._views(graph, self.device, progress)
-        fit = partial(train, self.backbone, seeds=seeds, device=self.device, progress=progress)
-        (place, view), *others = views.items()
-        # The step size that suits one view suits the others: trying all of them on each would double the cost.
-        tried = [fit(view, training=replace(self.training, lr=rate)) for rate in self.training.rates]
-        best = int(np.argmax([np.nan_to_num([one.val_accuracy for one in models]).mean() for models in tried]))
-        training = replace(self.training, lr=self.training.rates[best])
-        trained = {place: tried[best]} | {i: fit(view, training=training) for i, view in others}
-        # What seeds share of a stage is counted once.
-        stages += tuple(stage for models in (*tried, *list(trained.values())[1:]) for stage in models[0].stages)
-        return tuple(
-            self._joined(graph, [trained[i][s] for i in views], tuple(views), doubt.cpu(), stages)
-            for s in range(len(seeds))
-        )
+        (first, view), *others = views.items()
+        fit = partial(train, self.backbone, device=self.device, progress=progress)
+        tried = {rate: fit(view, seeds=seeds, training=self._at(rate)) for rate in self.training.rates}
+        stages += tuple(stage for models in tried.values() for stage in models[0].stages)
+        # The step size that suits one view suits the others: to try all of them on each would double the cost.
+        best, trained = [], {}
+        for seed, models in zip(seeds, zip(*tried.values(), strict=True), strict=True):
+            accuracies = np.nan_to_num([one.val_accuracy for one in models])
+            best.append(self.training.rates[int(accuracies.argmax())])
+            trained[seed] = {first: models[int(accuracies.argmax())]}
+        for rate in dict.fromkeys(best):
+            some = [seed for seed, own in zip(seeds, best, strict=True) if own == rate]
+            for place, other in others:
+                models = fit(other, seeds=some, training=self._at(rate))
+                stages += models[0].stages
+                for seed, model in zip(some, models, strict=True):
+                    trained[seed][place] = model
+        return tuple(self._joined(graph, trained[seed], doubt.cpu(), stages) for seed in seeds)
+
+    def _at(self, rate: float) -> Training:
+        """The training with one step size."""
+        return replace(self.training, lr=rate)
 
     def _joined(
-        self, graph: Graph, members: list[Predictor], places: tuple[int, ...], doubt: Tensor, stages: tuple[Stage, ...]
+        self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, stages: tuple[Stage, ...]
     ) -> Predictor:
-        """One predictor of several, with the weights and the temperature of the validation nodes."""
-        said = torch.stack([one.logits().float().log_softmax(dim=1) for one in members])
+        """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
+        said = torch.stack([one.logits().float().log_softmax(dim=1) for one in members.values()])
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
         given = said[:, nodes, labels]
@@ -195,19 +204,19 @@ class Committee(Defense):
         mixed = torch.logsumexp(said + _say(weights[None], self.doubt * doubt)[0][..., None], dim=0)
         temperature = likeliest_temperature(mixed[nodes], labels)
         every = torch.full((len(self.members),), -torch.inf)
-        every[list(places)] = weights
+        every[list(members)] = weights
         parameters = {_WEIGHTS: every, _TEMPERATURE: torch.tensor(temperature)}
-        for place, one in zip(places, members, strict=True):
+        for place, one in members.items():
             parameters |= {_name(place, name): value for name, value in one.parameters.items()}
         scores = mixed / temperature
         right = (scores[nodes].argmax(dim=1) == labels).double().mean()
         return Predictor(
             graph=graph,
             scores=scores,
-            seed=members[0].seed,
+            seed=next(iter(members.values())).seed,
             backbone=self,
             parameters=parameters,
-            epoch=max(one.epoch for one in members),
+            epoch=max(one.epoch for one in members.values()),
             val_accuracy=float(right),
             stages=stages,
         )
