@@ -197,7 +197,7 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
     if isinstance(facts["features"], str):
-        first.add_row("features", f"{facts['features']}, since the graph has none")
+        first.add_row("features", f"{facts['features']}, since it has none")
     for name, seconds in facts["seconds"].items():
         first.add_row(f"seconds, {name}", f"{seconds:.2f}")
     classes = range(len(facts["confusion"]))
