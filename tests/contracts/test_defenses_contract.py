@@ -22,8 +22,8 @@ from garnet.defenses.lookup import gives_model, takes_training
 from garnet.errors import GarnetError
 from garnet.progress import Stage
 from garnet.purify.base import CleanedGraph
-from garnet.registry import DEFENSES, PURIFIERS
-from garnet.training.loop import Training
+from garnet.registry import BACKBONES, DEFENSES, PURIFIERS
+from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
 NAMES = [*DEFENSES.names(), *PURIFIERS.names()]
@@ -188,6 +188,20 @@ def test_no_matrix_of_all_pairs(name):
     tracemalloc.start()
     with Largest() as largest:
         defense(name).fit(graph)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert largest.numbers < n * n / 4
+    assert peak < n * n
+
+
+@pytest.mark.parametrize("name", [name for name in BACKBONES.names() if name not in COMPARE_FEATURES])
+def test_numbers_of_nodes_are_no_matrix_of_all_pairs(name):
+    n = 6_000
+    graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)
+    graph = as_graph(graph.adjacency, labels=graph.labels, split=random_split(graph.labels, seed=0))
+    tracemalloc.start()
+    with Largest() as largest:
+        train(BACKBONES.build(name, {}), graph, training=Training(epochs=1, lr=0.01))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert largest.numbers < n * n / 4

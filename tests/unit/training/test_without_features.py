@@ -1,6 +1,5 @@
 """Graphs without features: models read one-hot node numbers."""
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -119,18 +118,6 @@ def test_features_and_numbers_are_not_taken_for_each_other(graph):
 def test_what_compares_no_features_needs_none(graph):
     assert GNNGuard(similarity="graphlets", training=QUICK).fit(graph).accuracy() > 0.5
     assert ProGNN(smoothness=0, training=Training(epochs=2, lr=0.01)).fit(graph).accuracy() > 0.5
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_matrix_of_all_pairs(name):
-    n = 6_000
-    graph = block_model(n, classes=2, mean_degree=4, seed=0)
-    graph = as_graph(graph, split=random_split(graph.labels, seed=0))
-    tracemalloc.start()
-    train(BACKBONES.build(name, {}), graph, training=Training(epochs=1, lr=0.01))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < n * n
 
 
 @pytest.mark.parametrize(
