@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -21,8 +22,8 @@ from garnet.defenses.lookup import gives_model, takes_training
 from garnet.errors import GarnetError
 from garnet.progress import Stage
 from garnet.purify.base import CleanedGraph
-from garnet.registry import DEFENSES, PURIFIERS
-from garnet.training.loop import Training
+from garnet.registry import BACKBONES, DEFENSES, PURIFIERS
+from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
 NAMES = [*DEFENSES.names(), *PURIFIERS.names()]
@@ -118,12 +119,44 @@ def test_seeds_together_come_in_the_order_asked_for(name):
         torch.testing.assert_close(one.logits(), alone.logits(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("missing", ["features", "labels", "split"])
+@pytest.mark.parametrize("missing", ["labels", "split"])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_missing_is_said(name, missing):
     graph = replace(GRAPHS["path"], **{missing: None})
     with pytest.raises(GarnetError, match=rf"^The graph has no ({missing}|training nodes)[^\n]*\.$"):
         defense(name).fit(graph)
+
+
+# Nodes that are known by their numbers alone are all equally unlike.
+COMPARE_FEATURES = ("jaccard", "feature-knn", "gnnguard", "simp-gcn", "rsgnn", "prognn", "linear-floor")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_graph_without_features_is_learnt_by_its_numbers_or_refused_by_name(name, tmp_path):
+    graph = replace(GRAPHS["two cliques"], features=None)
+    if name in COMPARE_FEATURES:
+        kind = type(DEFENSES.build(name, {}) if name in DEFENSES.names() else PURIFIERS.build(name, {})).__name__
+        with pytest.raises(GarnetError, match=rf"^The graph has no features, and {kind} [^\n]*\.$"):
+            defense(name).fit(graph)
+        return
+    one = defense(name).fit(graph, seed=1)
+    assert one.graph.features is None
+    assert "one-hot node numbers" in repr(one)
+    assert torch.isfinite(one.logits()).all()
+    if gives_model(name):
+        one.save(tmp_path / "model.npz")
+        assert torch.equal(Predictor.load(tmp_path / "model.npz").logits(), one.logits())
+    if name not in PURIFIERS.names():
+        numbered = as_graph(graph, features=sp.eye_array(10, format="csr"))
+        assert torch.equal(defense(name).fit(numbered, seed=1).logits(), one.logits())
+
+
+@pytest.mark.parametrize("name", PURIFIERS.names())
+def test_a_purifier_sees_no_numbers_of_nodes(name):
+    if name in COMPARE_FEATURES:
+        return
+    graph = replace(GRAPHS["two cliques"], features=None)
+    assert defense(name).fit(graph).graph == PURIFIERS.build(name, {}).purify(graph).graph
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,6 +188,20 @@ def test_no_matrix_of_all_pairs(name):
     tracemalloc.start()
     with Largest() as largest:
         defense(name).fit(graph)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert largest.numbers < n * n / 4
+    assert peak < n * n
+
+
+@pytest.mark.parametrize("name", [name for name in BACKBONES.names() if name not in COMPARE_FEATURES])
+def test_numbers_of_nodes_are_no_matrix_of_all_pairs(name):
+    n = 6_000
+    graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)
+    graph = as_graph(graph.adjacency, labels=graph.labels, split=random_split(graph.labels, seed=0))
+    tracemalloc.start()
+    with Largest() as largest:
+        train(BACKBONES.build(name, {}), graph, training=Training(epochs=1, lr=0.01))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert largest.numbers < n * n / 4

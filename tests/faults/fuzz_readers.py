@@ -35,7 +35,7 @@ from garnet.audit import audit
 from garnet.audit.file import load_audit, save_audit
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
-from garnet.datasets.splits import read_geom_gcn, read_prognn, read_targets
+from garnet.datasets.splits import read_geom_gcn, read_node_lists, read_targets
 from garnet.errors import GarnetError
 from garnet.graph.files import open_source
 from garnet.graph.perturbation import Perturbation
@@ -83,7 +83,7 @@ READERS = {
     "result": PurificationRecord.load,
     "audit": load_audit,
     "tiles": _tiles,
-    "split": read_prognn,
+    "split": read_node_lists,
     "masks": read_geom_gcn,
     "targets": read_targets,
 }

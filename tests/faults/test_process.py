@@ -221,7 +221,7 @@ FAILING = {
         Stopped,
     ),
     "not for disk": (lambda graph, _: GARNET(score="distortion").purify(graph, place=on_disk()), GarnetError),
-    "no features": (lambda graph, _: train(GCN(), replace(graph, features=None)), GarnetError),
+    "no labels": (lambda graph, _: train(GCN(), replace(graph, labels=None)), GarnetError),
     "module that fails": (lambda graph, _: train(TorchModule(failing_module), graph, training=QUICK), Stopped),
     "forward that fails": (lambda graph, _: train(TorchModule(failing_forward), graph, training=QUICK), Stopped),
     "budget that is none": (lambda graph, _: Random()(graph, budget="many"), GarnetError),

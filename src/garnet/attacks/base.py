@@ -192,7 +192,8 @@ class Attack(ABC):
             raise GraphError(f"An attack needs at least two nodes. Got {graph.num_nodes}.")
         for part in self.needs:
             value = getattr(graph, part)
-            if value is None or (part == "split" and not len(value.train)):
+            columnless = part == "features" and not graph.num_features
+            if value is None or columnless or (part == "split" and not len(value.train)):
                 what = "training nodes" if part == "split" else part
                 raise GraphError(f"The graph has no {what}, and the attack {self.name} needs them; give it some.")
 

@@ -123,7 +123,7 @@ class FeatureModel:
         backbone = fitting_backbone(predictor, graph, device)
         parameters = {name: value[None].to(device) for name, value in predictor.parameters.items()}
         inputs, clean = backbone.prepare(graph, device), Features.of(graph, device)
-        model = cls(backbone, parameters, inputs, require_features(graph), clean, device)
+        model = cls(backbone, parameters, inputs, require_features(graph, "the attack reads them"), clean, device)
         model._require_gradient()
         return model
 

@@ -60,7 +60,7 @@ class FeatureFlip(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Entries]:
-        _require_binary(require_features(task.graph))
+        _require_binary(require_features(task.graph, "the attack reads them"))
         model = FeatureModel.of_task(task, self.surrogate, self.device)
         done = torch.from_numpy(task.done_entries.places).to(self.device)
         places = done[:, :0]

@@ -46,7 +46,7 @@ class LinearSurrogate:
     def __init__(self, graph: Graph, weights: Floats) -> None:
         self.graph = MutableGraph(graph.adjacency, loops=True)
         self._weights = weights
-        self._scores = np.asarray(require_features(graph).astype(np.float64) @ weights)
+        self._scores = np.asarray(require_features(graph, "the attack reads them").astype(np.float64) @ weights)
         self._degrees = self.graph.degrees
         self._scaled = self._scores / np.sqrt(self._degrees)[:, None]
         self._sums = np.asarray(self.graph.matrix @ self._scaled)
@@ -148,7 +148,7 @@ class Words:
     """Features of zero and one, and which of them go together."""
 
     def __init__(self, graph: Graph) -> None:
-        self._features = require_features(graph)
+        self._features = require_features(graph, "the attack reads them")
         self._plausible: dict[int, NDArray[np.bool_]] = {}
 
     @cached_property

@@ -148,7 +148,7 @@ class Nettack(Attack):
         yield "structure", bool(self.structure or self.features), "True where 'features' is False"
 
     def _require_words(self, graph: Graph) -> None:
-        features = require_features(graph)
+        features = require_features(graph, "the attack reads them")
         values = features.data if sp.issparse(features) else features
         if self.features and not np.isin(values, (0, 1)).all():
             raise GraphError("Nettack flips features of zero and one, and the graph has others; leave 'features' out.")

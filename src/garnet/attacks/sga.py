@@ -174,6 +174,6 @@ def _hidden(task: Task) -> Floats:
         none = np.zeros(0, dtype=np.int64)
         task = replace(task, graph=replace(task.graph, labels=seen, split=Split(np.arange(n), none, none)))
     weight = fitted(task, LinearGCN()).parameters["weight"].numpy().astype(np.float64)
-    hidden: Floats = np.asarray(require_features(task.graph) @ weight)
+    hidden: Floats = np.asarray(require_features(task.graph, "the attack reads them") @ weight)
     # A victim may know classes that it never sees.
     return np.pad(hidden, ((0, 0), (0, max(0, classes - hidden.shape[1]))))

@@ -90,7 +90,7 @@ def unit_features(graph: Graph, *, seed: int, device: str) -> Tensor | None:
 
     Edges play no part in it, so that a graph and its copies with other edges have the same.
     """
-    kind: Features = "low-rank" if graph.features is not None and graph.features.shape[1] else "none"
+    kind: Features = "low-rank" if graph.num_features else "none"
     block = feature_block(graph, kind, _FEATURE_RANK, seed=seed, device=device)
     return None if block is None else scale(block, "unit")
 
@@ -155,7 +155,7 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
     purifier = GARNET(seed=seed)
     known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
     many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
-    if not known or many or graph.features is None or not graph.features.shape[1]:
+    if not known or many or not graph.num_features:
         spectrum, purified = purifier.embed(graph, device=device), None
     else:
         # That a few neighbours were missed does not matter to an average over them.

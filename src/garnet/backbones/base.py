@@ -24,6 +24,9 @@ Parameters = dict[str, Tensor]
 BUFFER = "buffer."
 """How names of tensors begin that a model itself changes in training: saved with it, neither learnt nor decayed."""
 
+ONE_HOT = "one-hot node numbers"
+"""What models read of a graph without features, in words."""
+
 # Dense features with fewer nonzero entries than this share are multiplied as sparse ones.
 _SPARSE_BELOW = 0.25
 
@@ -133,8 +136,8 @@ class Features:
 
     @classmethod
     def of(cls, graph: Graph, device: str) -> Features:
-        """The features of a graph, which must have some."""
-        matrix = require_features(graph)
+        """What models read of a graph's nodes; see `model_features`."""
+        matrix = model_features(graph)
         if not sp.issparse(matrix):
             filled = np.count_nonzero(matrix) / max(matrix.size, 1)
             if filled >= _SPARSE_BELOW:
@@ -144,6 +147,9 @@ class Features:
 
     def linear(self, weight: Tensor, rate: float, noise: Noise | None) -> Tensor:
         """Features, after dropout, times (S, d, f): shape (S, n, f)."""
+        if weight.shape[1] != self.matrix.shape[1]:
+            # A product with sparse features would not notice rows of weights that nothing refers to.
+            raise ValueError(f"weights for {weight.shape[1]} features, and there are {self.matrix.shape[1]}")
         if noise is None or not rate:
             return propagate(self.matrix, weight)
         matrix = self.stored()
@@ -158,18 +164,35 @@ class Features:
         raise TypeError(f"{type(self.matrix).__name__} has products, but no entries")
 
 
-def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
-    """The features of a graph, or a sentence if it has none."""
-    if graph.features is None or not graph.features.shape[1]:
-        raise GraphError(
-            "The graph has no features, and models learn from them; give it some (as_graph(features=...))."
-        )
+def model_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
+    """What a model reads of each node: its features or, in a graph without any, its number.
+
+    Numbers are one-hot, an (n, n) sparse identity: the first weights of a model then hold a row for each node, and what
+    it has learnt is of use on these nodes alone. Whatever compares nodes calls `require_features` instead, since all
+    numbers are equally unlike.
+    """
+    if graph.features is None or not graph.num_features:
+        return sp.csr_array(sp.eye_array(graph.num_nodes, dtype=np.float32, format="csr"))
     return graph.features
 
 
-def dense_features(graph: Graph) -> NDArray[np.float32]:
-    """The features of a graph, which must have some, with all of their zeros."""
-    features = require_features(graph)
+def require_features(graph: Graph, why: str) -> sp.csr_array | NDArray[np.float32]:
+    """The features of a graph, for what cannot do with the numbers of the nodes.
+
+    Args:
+        graph: the graph.
+        why: who wants them for what, such as `GNNGuard compares them`.
+
+    Raises:
+        GraphError: it has none.
+    """
+    if graph.features is None or not graph.num_features:
+        raise GraphError(f"The graph has no features, and {why}; give it some (as_graph(features=...)).")
+    return graph.features
+
+
+def dense_features(features: sp.csr_array | NDArray[np.float32]) -> NDArray[np.float32]:
+    """Features with all of their zeros."""
     return np.asarray(features.toarray() if isinstance(features, sp.csr_array) else features, dtype=np.float32)
 
 

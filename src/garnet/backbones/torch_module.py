@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,11 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from garnet.backbones.base import BUFFER, Noise, Parameters, dense_features
+from garnet.backbones.base import BUFFER, Noise, Parameters, dense_features, model_features
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph
 from garnet.io.checks import most_classes
+from garnet.io.limits import require_memory
 from garnet.parameters import Checked
 
 _SIZES = BUFFER + "sizes"
@@ -89,11 +91,17 @@ class TorchModule(Checked):
         }
 
     def prepare(self, graph: Graph, device: str) -> TorchModuleInputs:
-        """Dense features, and every edge in both directions."""
+        """Dense features, and every edge in both directions.
+
+        Raises:
+            GraphError: the features take more memory than there is, as one-hot numbers of many nodes do.
+        """
+        features = model_features(graph)
+        require_memory(4 * math.prod(features.shape), f"A dense matrix of {features.shape[1]} features, for a module,")
         edges = graph.adjacency.tocoo()
         return TorchModuleInputs(
             # A copy, because a module may work in place.
-            torch.from_numpy(dense_features(graph).copy()).to(device),
+            torch.from_numpy(dense_features(features).copy()).to(device),
             torch.from_numpy(np.stack([edges.row, edges.col]).astype(np.int64)).to(device),
             torch.from_numpy(edges.data.astype(np.float32)).to(device),
         )

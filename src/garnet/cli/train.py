@@ -90,7 +90,11 @@ def train(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Train models on a graph with features and labels, and say how well they do on its test nodes."""
+    """Train models on a graph with labels, and say how well they do on its test nodes.
+
+    Of a graph without features they read one-hot node numbers.
+    """
+    from garnet.backbones.base import ONE_HOT
     from garnet.defenses.lookup import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.graph.files import require_archive
@@ -125,6 +129,7 @@ def train(
             progress(Step("write"))
             best.save(outputs.staged(output), command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
+    facts["features"] = graph.num_features or ONE_HOT
     if as_json:
         say_json({"input": str(source), "output": output and str(output), **facts})
         return
@@ -191,6 +196,8 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     first = Table(title=printable(title), title_justify="left", show_header=False)
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
+    if isinstance(facts["features"], str):
+        first.add_row("features", f"{facts['features']}, since it has none")
     for name, seconds in facts["seconds"].items():
         first.add_row(f"seconds, {name}", f"{seconds:.2f}")
     classes = range(len(facts["confusion"]))

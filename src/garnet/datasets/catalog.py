@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from garnet.datasets import download
 from garnet.datasets.embedded import cora
-from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_prognn, read_targets, require_split
+from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_node_lists, read_targets, require_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph, Split, as_graph
@@ -18,12 +18,12 @@ from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
 from garnet.registry import DATASETS, known_name
 
-_SPLITS = ("prognn", "geom-gcn", "ogb", "random")
-_SPLIT = re.compile(r"prognn|ogb|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
+_SPLITS = ("prognn", "geom-gcn", "ogb", "random", "file")
+_SPLIT = re.compile(r"prognn|ogb|file|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
 _ATTACKS = ("metattack", "nettack")
 _PUBLISHED = (
     "the poisoned graphs are in the folder data of github.com/cornell-zhang/GARNET, those of cora, citeseer and pubmed "
-    "also in github.com/ChandlerBang/Pro-GNN"
+    "also in github.com/ChandlerBang/Pro-GNN, and those of polblogs in the latter alone"
 )
 
 
@@ -35,20 +35,24 @@ class _Entry:
         folder: where its files are, inside a data folder; they begin with the same word.
         file: the clean graph.
         split: the usual one.
-        shares: for training and validation, when a random split has to stand in for the usual one.
+        shares: for training and validation, when a random split has to stand in for the usual one; None if none can.
         poisoned: file of the graph that each attack made, for a budget.
         targets: file of the nodes that Nettack was aimed at.
+        split_file: of the usual split, where it is not under the name that its authors gave it.
+        source: who has the graph, where PyTorch Geometric has none that is known to number its nodes alike.
     """
 
     folder: str
     file: str
     split: str
-    shares: tuple[float, float] = (0.1, 0.1)
+    shares: tuple[float, float] | None = (0.1, 0.1)
     poisoned: tuple[str, str] | None = None
     targets: str = ""
+    split_file: str = ""
+    source: str = ""
 
 
-def _citations(name: str, file: str) -> _Entry:
+def _attacked_by_prognn(name: str, file: str) -> _Entry:
     attacked = (f"{name}_meta_adj_{{}}.npz", f"{name}_nettack_adj_{{}}.npz")
     return _Entry(name, file, "prognn", poisoned=attacked, targets=f"{name}_nettacked_nodes.json")
 
@@ -58,15 +62,27 @@ def _wikipedia(name: str) -> _Entry:
     return _Entry(name, f"{name}_full.npz", "geom-gcn", (0.48, 0.32), attacked, f"{name}_idx_test.npy")
 
 
+def _with_split_beside(entry: _Entry, source: str = "github.com/EdisonLeeeee/GraphData") -> _Entry:
+    return replace(entry, split_file=f"{entry.folder}_splits.json", source=source)
+
+
 _CATALOG = {
-    "cora": _citations("cora", "cora_lcc.npz"),
-    "citeseer": _citations("citeseer", "citeseer_lcc.npz"),
-    "pubmed": _citations("pubmed", "pubmed.npz"),
+    "cora": _attacked_by_prognn("cora", "cora_lcc.npz"),
+    "citeseer": _attacked_by_prognn("citeseer", "citeseer_lcc.npz"),
+    "pubmed": _attacked_by_prognn("pubmed", "pubmed.npz"),
     "chameleon": _wikipedia("chameleon"),
     "squirrel": _wikipedia("squirrel"),
-    "ogbn-arxiv": _Entry("ogbn_arxiv", "ogbn_arxiv.npz", "ogb"),
-    "ogbn-products": _Entry("ogbn_products", "ogbn_products.npz", "ogb"),
+    "ogbn-arxiv": _Entry("ogbn_arxiv", "ogbn_arxiv.npz", "ogb", shares=None),
+    "ogbn-products": _Entry("ogbn_products", "ogbn_products.npz", "ogb", shares=None),
     "coauthor-physics": _Entry("coauthor_phy", "coauthor_phy.npz", "random"),
+    "polblogs": _with_split_beside(_attacked_by_prognn("polblogs", "polblogs.npz")),
+    "acm": _with_split_beside(_Entry("acm", "acm.npz", "file")),
+    "dblp": _with_split_beside(_Entry("dblp", "dblp.npz", "file")),
+    "uai": _with_split_beside(_Entry("uai", "uai.npz", "file")),
+    # One of its classes has a single node, and a random split wants one for every part.
+    "texas": _with_split_beside(
+        _Entry("texas", "texas.npz", "geom-gcn", shares=None), "github.com/yandex-research/heterophilous-graphs"
+    ),
 }
 
 
@@ -87,23 +103,28 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     variable GARNET_DATA, the cache (the folder named by GARNET_CACHE, else `garnet` in XDG_CACHE_HOME or `~/.cache`),
     and PyTorch Geometric's downloader, which fills the cache. Both folders have a folder for each graph, such as
     `pubmed/pubmed.npz`. The graphs named ogbn-* are not downloaded: besides an .npz file, they may be the unpacked zip
-    file of ogb.stanford.edu, in `ogbn_arxiv` or `arxiv`; it comes first, because it has the features.
+    file of ogb.stanford.edu, in `ogbn_arxiv` or `arxiv`; it comes first, because it has the features. Nor are polblogs,
+    acm, dblp, uai and texas: their files are put into the data folder.
 
     Cora and citeseer are the largest connected components in the node order of the gnn-benchmark collection, which
     published attacks count on. The citeseer that PyTorch Geometric has is another graph, of which the largest component
-    is taken; neither the published attacks nor Pro-GNN's split fit it.
+    is taken; neither the published attacks nor Pro-GNN's split fit it. Polblogs is a largest component, too, and has no
+    features: models read one-hot node numbers instead, and purifiers nothing.
 
-    The usual split is that of Pro-GNN for cora, citeseer and pubmed (10/10/80 %), the first of Geom-GCN for chameleon
-    and squirrel (48/32/20 %, though its files are named 0.6 and 0.2), OGB's own for ogbn-*, and a random one for
-    coauthor-physics (10/10/80 %). Where its file is not found, as for cora without a data folder, a random split stands
-    in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* have none then.
+    The usual split is that of Pro-GNN for cora, citeseer, pubmed and polblogs (10/10/80 %), the first of Geom-GCN for
+    chameleon, squirrel and texas (48/32/20 %, though its files are named 0.6 and 0.2), OGB's own for ogbn-*, the one
+    that lies beside the graph for acm, dblp and uai (`acm/acm_splits.json`; stratified by class, 10/10/80 %), and a
+    random one for coauthor-physics (10/10/80 %). Where its file is not found, as for cora without a data folder, a
+    random split stands in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* and texas,
+    one of whose classes has a single node, have none then.
 
     A graph of another package comes with the split that it has, if none is asked for.
 
     Args:
         name: one of `names()`; capitals and `_` for `-` are fine.
-        split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"random"` or
-            `"random-0.6-0.2"`, with shares for training and validation (0.1 and 0.1 if not given); None for the usual.
+        split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"file"`, a JSON file beside the
+            graph with the lists `idx_train`, `idx_val` and `idx_test`; `"random"` or `"random-0.6-0.2"`, with shares
+            for training and validation (0.1 and 0.1 if not given); None for the usual.
         seed: of a random split.
 
     Returns:
@@ -123,12 +144,12 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     entry = _CATALOG[name]
     if wanted == "ogb" and entry.split != "ogb":
         raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
-    train, val = entry.shares if wanted is None else _shares(wanted)
+    train, val = (_shares(wanted) if wanted else entry.shares) or _shares("random")
     require_split(train, val, seed)
     graph = _clean(name, entry)
     if wanted is None:
         found = _published_split(graph, entry, entry.split)
-        if found is None and entry.split != "ogb":
+        if found is None and entry.shares is not None:
             found = random_split(graph.labels, train=train, val=val, seed=seed)
     elif wanted.startswith("random"):
         found = random_split(graph.labels, train=train, val=val, seed=seed)
@@ -150,7 +171,7 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
     are taken out of its training and validation nodes.
 
     Args:
-        name: cora, citeseer, pubmed, chameleon or squirrel.
+        name: cora, citeseer, pubmed, chameleon, squirrel or polblogs.
         attack: `"metattack"` or `"nettack"`.
         budget: for Metattack the share of edges it changed, such as 0.2; for Nettack the number of edges it changed for
             each target, 1 to 5; 0 for the clean graph.
@@ -214,6 +235,11 @@ def _clean(name: str, entry: _Entry) -> Graph:
         if path.is_file():
             return load_graph(path, symmetrize=True)
     sought = f"The graph {name} was not found: {_sought(f'{entry.folder}/{entry.file}')}"
+    if entry.source:
+        raise GraphError(
+            f"{sought}; it is not downloaded, because PyTorch Geometric may number its nodes otherwise: put the file "
+            f"there, made from that of {entry.source}."
+        )
     if not download.can_fetch(name):
         raise GraphError(f"{sought}; unpack the official zip file of ogb.stanford.edu there, as the folder {short}.")
     try:
@@ -230,7 +256,7 @@ def _published_split(graph: Graph, entry: _Entry, wanted: str) -> Split | None:
     path = None if wanted == "random" else _find(entry.folder, _split_file(entry, wanted))
     if path is None:
         return None
-    split = read_prognn(path) if wanted == "prognn" else read_geom_gcn(path)
+    split = read_node_lists(path) if path.suffix == ".json" else read_geom_gcn(path)
     try:
         return as_graph(graph, split=split).split
     except GraphError as error:
@@ -247,6 +273,11 @@ def _shares(wanted: str) -> tuple[float, float]:
 def _split_file(entry: _Entry, wanted: str) -> str:
     if wanted == "ogb":
         return entry.file
+    # The split "geom-gcn" is the one with the number 0.
+    if entry.split_file and wanted.removesuffix("-0") == entry.split:
+        return entry.split_file
+    if wanted == "file":
+        return f"{entry.folder}_splits.json"
     if wanted == "prognn":
         return f"{entry.folder}_prognn_splits.json"
     number = wanted.removeprefix("geom-gcn").removeprefix("-") or "0"

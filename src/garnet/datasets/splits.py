@@ -79,8 +79,8 @@ def require_split(train: float, val: float, seed: int) -> None:
     require_arguments("random_split", seed=(seed, Seed))
 
 
-def read_prognn(path: Path) -> Split:
-    """The split in a JSON file of Pro-GNN: lists of node numbers `idx_train`, `idx_val` and `idx_test`.
+def read_node_lists(path: Path) -> Split:
+    """The split in a JSON file, as Pro-GNN has it: lists of node numbers `idx_train`, `idx_val` and `idx_test`.
 
     Raises:
         GraphError: the file is missing or holds something else.

@@ -51,7 +51,8 @@ class Defense(ABC):
         """A trained model for each seed, together where that is faster.
 
         Args:
-            graph: a graph with features, labels and a split, or anything that `as_graph` reads.
+            graph: a graph with labels and a split, or anything that `as_graph` reads. Where it has no features, models
+                read one-hot node numbers, and defences that compare features refuse it.
             seeds: one model each.
             progress: told now and then how far it is.
 

@@ -42,7 +42,7 @@ class FeatureKNN(Purifier):
     def _purify(self, graph: Graph, *, progress: Progress | None) -> CleanedGraph:
         clock, n = Clock(progress), graph.num_nodes
         with clock("neighbours"):
-            points = unit_features(graph, rank=self.feature_rank, seed=self.seed)
+            points = unit_features(graph, "FeatureKNN joins by nothing else", rank=self.feature_rank, seed=self.seed)
             edges = union(choose_neighbors(n, "cpu")(points, min(self.k, n - 1), seed=self.seed)).numpy()
             weights = inner_products(points, points, edges).numpy()
             positive = weights > 0
@@ -55,8 +55,12 @@ class FeatureKNN(Purifier):
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
 
-def unit_features(graph: Graph, *, rank: int | None = None, seed: int = 0, device: str = "cpu") -> Tensor:
-    """(n, d) features as rows of unit length: all of them, or their leading singular directions."""
-    require_features(graph)
+def unit_features(graph: Graph, why: str, *, rank: int | None = None, seed: int = 0, device: str = "cpu") -> Tensor:
+    """(n, d) features as rows of unit length: all of them, or their leading singular directions.
+
+    Raises:
+        GraphError: the graph has none, and `why` they are wanted.
+    """
+    require_features(graph, why)
     block = feature_block(graph, "raw" if rank is None else "low-rank", rank, seed=seed, device=device)
     return scale(cast(Tensor, block), "unit")

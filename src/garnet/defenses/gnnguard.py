@@ -123,7 +123,8 @@ class GNNGuard(Model):
 
     def prepare(self, graph: Graph, device: str) -> GuardInputs:
         """The edges, and how alike their ends are."""
-        require_features(graph)
+        if self.similarity == "features":
+            require_features(graph, "GNNGuard compares them")
         alike = cosine_similarity(graph if self.similarity == "features" else _with_roles(graph), graph.edges)
         pattern = Pattern(graph.adjacency, device)
         return GuardInputs(

@@ -52,7 +52,7 @@ class Jaccard(Purifier):
         with clock("compare"):
             kind = self.similarity
             if kind == "auto":
-                kind = "jaccard" if _binary(require_features(graph)) else "cosine"
+                kind = "jaccard" if _binary(require_features(graph, "Jaccard compares nothing else")) else "cosine"
             edges = graph.edges
             alike = (jaccard_similarity if kind == "jaccard" else cosine_similarity)(graph, edges)
             kept = alike >= self.threshold

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.backbones import GCN
-from garnet.backbones.base import Features, Noise, Parameters, glorot, propagate, require_features
+from garnet.backbones.base import Features, Noise, Parameters, glorot, model_features, propagate
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.sparse import SparseMatrix
@@ -123,7 +123,7 @@ class LFR(Model):
 
 
 def _rows_of_sum_one(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
-    features = require_features(graph).astype(np.float64)
+    features = model_features(graph).astype(np.float64)
     sums = np.asarray(abs(features).sum(axis=1)).ravel()
     scaled = sp.diags_array(1 / np.where(sums > 0, sums, 1)) @ features
     return (sp.csr_array(scaled) if sp.issparse(scaled) else np.asarray(scaled)).astype(np.float32)

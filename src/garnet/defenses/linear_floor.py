@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from garnet.backbones.base import dense_features
+from garnet.backbones.base import dense_features, require_features
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.jaccard import jaccard_similarity
@@ -52,6 +52,7 @@ class LinearFloor(Defense):
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         split, labels, classes = require_trainable(graph)
+        given = require_features(graph, "LinearFloor compares them")
         if len(split.train) > _MOST_TRAINING_NODES:
             raise GraphError(
                 f"The linear floor solves a dense system of the training nodes; {len(split.train)} are more than "
@@ -59,7 +60,7 @@ class LinearFloor(Defense):
             )
         clock = Clock(progress)
         with clock("fit"):
-            similarities, features = jaccard_similarity(graph, graph.edges), dense_features(graph)
+            similarities, features = jaccard_similarity(graph, graph.edges), dense_features(given)
             near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
             best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
             tried = self.least_similarity

@@ -250,7 +250,7 @@ def _blocks(matrix: Tensor) -> list[slice]:
 
 def _gram(graph: Graph, device: str) -> Tensor:
     """(n, n) inner products of the features, some columns of them at a time."""
-    features = require_features(graph)
+    features = require_features(graph, "ProGNN compares them unless its 'smoothness' is 0")
     gram = torch.zeros(graph.num_nodes, graph.num_nodes, device=device)
     columns = sp.csc_array(features)
     for first in range(0, columns.shape[1], 1024):

@@ -120,7 +120,7 @@ class RSGNN(Model):
 
     def prepare(self, graph: Graph, device: str) -> RSGNNInputs:
         """Unit features, the candidates, and the factors of the reconstruction."""
-        n, own, points = graph.num_nodes, graph.edges, unit_features(graph, device=device)
+        n, own, points = graph.num_nodes, graph.edges, unit_features(graph, "RSGNN compares them", device=device)
         pairs, k = own, min(self.k, n - 1)
         if k:
             similar = union(choose_neighbors(n, device)(points, k, seed=0)).cpu().numpy()

@@ -115,7 +115,7 @@ class SimPGCN(Model):
 
     def prepare(self, graph: Graph, device: str) -> SimPGCNInputs:
         """Features, the two convolutions, and pairs to compare."""
-        points = unit_features(graph, device=device)
+        points = unit_features(graph, "SimPGCN compares them", device=device)
         # To a distance, a point at the origin is near to all others; a cosine has nothing to say of it.
         known = (points.abs().amax(dim=1) > 0).nonzero()[:, 0]
         most = max(min(max(self.k, self.similar), len(known) - 1), 0)

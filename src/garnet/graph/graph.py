@@ -77,6 +77,11 @@ class Graph:
         return int(self.adjacency.nnz // 2)
 
     @property
+    def num_features(self) -> int:
+        """Columns of the features, d; 0 where there are none."""
+        return 0 if self.features is None else int(self.features.shape[1])
+
+    @property
     def edges(self) -> Edges:
         """The undirected edges, shape (2, m)."""
         upper = sp.triu(self.adjacency, k=1, format="csr")

@@ -95,7 +95,7 @@ class Purifier(ABC):
             ParameterError: there is no such device.
         """
         graph = as_graph(graph)
-        if self.needs_features and (graph.features is None or not graph.features.shape[1]):
+        if self.needs_features and not graph.num_features:
             name = type(self).__name__
             raise GraphError(f"The graph has no features, and {name} {self.needs_features}; give it some.")
         require_device(device, type(self).__name__)

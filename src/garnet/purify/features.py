@@ -53,10 +53,9 @@ def require_features(graph: Graph, kind: Features) -> Any:
     Raises:
         ParameterError: they are wanted, and the graph has none.
     """
-    missing = graph.features is None or not graph.features.shape[1]
-    if kind == "none" or (kind == "auto" and missing):
+    if kind == "none" or (kind == "auto" and not graph.num_features):
         return None
-    if missing:
+    if not graph.num_features:
         raise ParameterError(f"The 'features' parameter of GARNET is {kind!r}, but the graph has no features.")
     return graph.features
 

@@ -68,7 +68,7 @@ class Shape:
         return cls(
             nodes=graph.num_nodes,
             edges=graph.num_edges,
-            features=0 if graph.features is None else int(graph.features.shape[1]),
+            features=graph.num_features,
             classes=count_classes(graph.labels),
             mean_degree=float(graph.adjacency.data.sum(dtype=np.float64)) / max(graph.num_nodes, 1),
         )

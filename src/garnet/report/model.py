@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from garnet.backbones.base import ONE_HOT
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
@@ -102,6 +103,8 @@ def _about(model: Predictor) -> Section:
         "weights": f"{sum(value.numel() for value in model.parameters.values()):,}",
         "graph": repr(model.graph),
     }
+    if not model.graph.num_features:
+        said["features"] = f"{ONE_HOT}, since the graph has none"
     if model.graph.split is not None:
         said["split"] = model.graph.split.fingerprint
     return Section("The model", "What it is and what it was trained on.", facts(said))

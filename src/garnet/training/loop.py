@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, require_features
+from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, model_features
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
@@ -81,7 +81,10 @@ def train(
     inputs: Inputs | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictor, ...]:
-    """Train one model for each seed on a graph with features, labels and a split.
+    """Train one model for each seed on a graph with labels and a split.
+
+    Where the graph has no features, the models read the numbers of the nodes, one-hot, and can then be used with other
+    edges of the same nodes, but not with other nodes.
 
     Seeds go through the graph together, in one product as wide as all of them, or on a CPU and a large graph a few at a
     time. Each has generators of its own, so that its model is the one it would be alone, up to rounding. (Not with
@@ -100,7 +103,7 @@ def train(
         A predictor for each seed, with the parameters that did best on the validation nodes.
 
     Raises:
-        GraphError: the graph lacks features, labels or a split.
+        GraphError: the graph lacks labels or a split, or features where the model compares them.
         ParameterError: the training's parameters make no sense.
     """
     require_arguments("train", training=(training, Training | None))
@@ -240,7 +243,7 @@ class Course(Generic[Inputs]):
     ) -> BestCheckpoint:
         backbone, training = self.backbone, self.training
         generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
-        width = int(require_features(self.graph).shape[1])
+        width = int(model_features(self.graph).shape[1])
         models = [backbone.initial(width, supervision.classes, generator) for generator in generators]
         parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.backbones.base import Backbone, Parameters
+from garnet.backbones.base import ONE_HOT, Backbone, Parameters
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.files import load_graph, require_archive
 from garnet.graph.graph import Graph, as_graph
@@ -94,8 +94,13 @@ class Predictor:
         return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
-        """The same model on another graph, whose nodes must have the same features."""
+        """The same model on another graph, whose nodes must have the same features or, without any, be the same."""
         backbone, graph = self._require_model(), as_graph(graph)
+        # As many features as another graph has nodes would fit the weights, and mean nothing to them.
+        if self.graph.num_features and not graph.num_features:
+            raise GraphError("The graph has no features, and the model was trained on some.")
+        if graph.num_features and not self.graph.num_features:
+            raise GraphError("The graph has features, and the model was trained on a graph without any.")
         require_device(device, "Predictor.on")
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
         try:
@@ -171,6 +176,8 @@ class Predictor:
         nodes, classes = self.scores.shape
         facts = {"model": type(self.backbone).__name__ if self.backbone is not None else "none that can be saved"}
         facts |= {"seed": str(self.seed), "nodes": f"{nodes:,}", "classes": f"{classes:,}"}
+        if not self.graph.num_features:
+            facts["features"] = ONE_HOT
         if math.isfinite(self.val_accuracy):
             facts["validation accuracy"] = f"{self.val_accuracy:.1%}"
         with suppress(GraphError):  # without labels or test nodes there is none

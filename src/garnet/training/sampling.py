@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
+from garnet.backbones.base import model_features
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.graph import Graph
 
@@ -27,7 +29,8 @@ class Batch:
     """Some nodes and a sample of what is around them.
 
     Attributes:
-        graph: the sampled nodes, with their features, and the sampled edges in both directions, with their weights.
+        graph: the sampled nodes, with what models read of them, and the sampled edges in both directions, with their
+            weights. Where the whole graph has no features, these are the nodes' numbers in it, one-hot.
         nodes: (b,) which nodes of the whole graph they are; those that were asked for come first.
         asked: how many those are.
     """
@@ -58,8 +61,9 @@ def batches(
         shuffle=True,
         generator=generator,
     )
+    features = model_features(graph)
     for part in loader:
-        yield Batch(_small_graph(graph, part), part.n_id, part.batch_size)
+        yield Batch(_small_graph(graph, features[part.n_id.numpy()], part), part.n_id, part.batch_size)
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]
@@ -120,8 +124,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return entries, np.concatenate([of_few, np.repeat(many, count)])
 
 
-def _small_graph(graph: Graph, part: Data) -> Graph:
-    nodes, (rows, columns) = part.n_id.numpy(), part.edge_index.numpy()
+def _small_graph(graph: Graph, features: sp.csr_array | NDArray[np.float32], part: Data) -> Graph:
+    nodes, (rows, columns) = part.n_id, part.edge_index.numpy()
     weights = graph.adjacency.data[part.e_id.numpy()]
-    features = None if graph.features is None else graph.features[nodes]
     return Graph(build_adjacency(rows, columns, weights, len(nodes), True), features=features)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from garnet.backbones.base import require_features
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split
 from garnet.io.limits import require_memory
@@ -79,10 +78,9 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
     Raises:
-        GraphError: the graph lacks features, labels or a split, a node of the split lacks a label, all labels are the
-            same, or they number more classes than a model is trained for.
+        GraphError: the graph lacks labels or a split, a node of the split lacks a label, all labels are the same, or
+            they number more classes than a model is trained for.
     """
-    require_features(graph)
     if graph.labels is None:
         raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
     if graph.split is None or not len(graph.split.train):

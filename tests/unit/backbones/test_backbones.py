@@ -259,8 +259,14 @@ def test_modules_that_cannot_be_trained(blocks):
         train(TorchModule(lambda f, c: models.GCN(-1, 8, 2, c)), blocks, training=QUICK)
     with pytest.raises(ParameterError, match=r"shape \(300, 3\), a row for each node. Got \(300, 5\)"):
         train(TorchModule(lambda f, c: models.GCN(f, 8, 2, 5)), blocks, training=QUICK)
-    with pytest.raises(GraphError, match="no features"):
-        TorchModule(Weighted).prepare(Graph(blocks.adjacency), "cpu")
+
+
+def test_a_module_reads_dense_numbers_of_nodes_without_features(blocks, monkeypatch):
+    bare = Graph(blocks.adjacency)
+    assert torch.equal(TorchModule(Weighted).prepare(bare, "cpu").x, torch.eye(300))
+    monkeypatch.setattr("garnet.machine.physical_memory", lambda: 4 * 300**2 - 1)
+    with pytest.raises(GraphError, match=r"^A dense matrix of 300 features, for a module, needs .* GB"):
+        TorchModule(Weighted).prepare(bare, "cpu")
 
 
 def test_a_module_on_a_graph_with_other_features(blocks, weighted):

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from garnet.bench.build import build
+from garnet.bench.measure import measure_cell
 from garnet.bench.paper import published_model
 from garnet.bench.record import read_records
 from garnet.bench.runner import run
 from garnet.bench.study import parse_study
+from garnet.datasets import block_model
 from garnet.defenses import TSVD, LinearFloor, Purified
 from garnet.errors import ParameterError
 from garnet.purify.garnet import GARNET
@@ -54,6 +56,19 @@ def test_defences_are_built_as_the_cell_says():
     assert floor == LinearFloor(k=3)
     assert plain.purifier is None
     assert type(plain.backbone).__name__ == "MLP"
+
+
+def test_a_graph_without_features_is_measured_or_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("GARNET_DATA", str(tmp_path))
+    (tmp_path / "polblogs").mkdir()
+    block_model(100, classes=2, mean_degree=8, seed=0).save(tmp_path / "polblogs" / "polblogs.npz")
+    group = {"graph": "polblogs", "backbone": "gprgnn", "training": {"epochs": 3}}
+    defenses = ["none", "garnet", "tsvd", "rung", "jaccard", "gnnguard"]
+    cells = study(*({**group, "defense": name} for name in defenses)).cells
+    reasons = {cell.defense: measure_cell(cell).reason for cell in cells}
+    assert [name for name in defenses if not reasons[name]] == defenses[:4]
+    assert reasons["jaccard"].startswith("The graph has no features, and Jaccard compares")
+    assert reasons["gnnguard"].startswith("The graph has no features, and GNNGuard compares")
 
 
 def test_the_authors_parameters_for_a_clean_graph():

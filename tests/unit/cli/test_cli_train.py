@@ -149,8 +149,16 @@ def test_nothing_is_trained_that_could_not_be_tested_or_would_replace_its_graph(
 
 
 def test_a_graph_without_labels_or_features(command, tmp_path):
-    graph = block_model(50, seed=0)
+    graph = block_model(50, classes=2, seed=0)
     as_graph(graph.adjacency).save(tmp_path / "edges.csv")
     assert "has no labels" in command("train", tmp_path / "edges.csv")[2]
     as_graph(graph, split=random_split(graph.labels)).save(tmp_path / "bare.npz")
-    assert "has no features" in command("train", tmp_path / "bare.npz", "--purify")[2]
+    arguments = ("train", tmp_path / "bare.npz", "--seeds", "1", "--epochs", "3")
+    code, told, _ = command(*arguments, "--defense", "tsvd")
+    assert code == 0
+    assert "one-hot node numbers" in told
+    code, told, _ = command(*arguments, "--purify", "-o", tmp_path / "model.npz", "--json")
+    assert json.loads(told)["features"] == "one-hot node numbers"
+    assert Predictor.load(tmp_path / "model.npz").graph.features is None
+    told = command(*arguments, "--defense", "gnnguard")[2]
+    assert "has no features, and GNNGuard compares them" in told

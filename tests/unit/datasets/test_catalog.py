@@ -46,10 +46,10 @@ def put(graph, path):
     graph.save(path)
 
 
-def put_prognn(folder, name, train, val, test):
+def put_prognn(folder, name, train, val, test, file="prognn_splits"):
     parts = {"idx_train": train, "idx_val": val, "idx_test": test}
     (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / name / f"{name}_prognn_splits.json").write_text(
+    (folder / name / f"{name}_{file}.json").write_text(
         json.dumps({part: [int(node) for node in nodes] for part, nodes in parts.items()})
     )
 
@@ -127,7 +127,7 @@ def test_unknown_name_answers_with_the_nearest(name, phrase):
     ("split", "phrase"),
     [
         ("progn", r"There is no split named 'progn'\. Did you mean prognn\?"),
-        ("public", "Choose one of prognn, geom-gcn, ogb, random"),
+        ("public", "Choose one of prognn, geom-gcn, ogb, random, file"),
         ("geom-gcn-10", "'geom-gcn-10' is malformed; write 'geom-gcn-0' to 'geom-gcn-9'"),
         ("random-6-2", "'random-6-2' is malformed"),
         ("random-0.6", "'random-0.6' is malformed"),
@@ -173,6 +173,17 @@ def test_the_graphs_of_ogb_are_not_downloaded(places, monkeypatch):
         GraphError, match=r"unpack the official zip file of ogb\.stanford\.edu there, as the folder arx"
     ):
         load("ogbn-arxiv")
+    assert not calls
+
+
+@pytest.mark.parametrize("name", ["polblogs", "acm", "dblp", "uai", "texas"])
+def test_graphs_that_pyg_may_number_otherwise_are_not_downloaded(places, monkeypatch, name):
+    calls = offer(monkeypatch, SMALL.to_pyg())
+    with pytest.raises(GraphError) as caught:
+        load(name)
+    assert str(caught.value).startswith(f"The graph {name} was not found: looked for {name}/{name}.npz in {places[0]}")
+    assert "not downloaded" in str(caught.value)
+    assert "github.com/" in str(caught.value)
     assert not calls
 
 
@@ -261,6 +272,27 @@ def test_splits_of_geom_gcn_are_numbered(places):
         GraphError, match=r"'geom-gcn-9' of squirrel was not found: looked for squirrel/splits/squirrel_"
     ):
         load("squirrel", split="geom-gcn-9")
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [("polblogs", "prognn"), ("acm", "file"), ("dblp", "file"), ("uai", "file"), ("texas", "geom-gcn")],
+)
+def test_the_usual_split_may_lie_beside_the_graph(places, name, split):
+    put(SMALL, places[0] / name / f"{name}.npz")
+    assert load(name, seed=1).split == (None if name == "texas" else random_split(SMALL.labels, seed=1))
+    put_prognn(places[0], name, [5, 3], [4], range(10, 60), file="splits")
+    expected = Split(np.array([3, 5]), np.array([4]), NODES[10:])
+    assert load(name).split == load(name, split=split).split == load(name, split="file").split == expected
+    assert load(name, split="random").split == random_split(SMALL.labels)
+
+
+def test_the_other_splits_of_texas_are_those_of_geom_gcn(places):
+    put(SMALL, places[0] / "texas" / "texas.npz")
+    put_prognn(places[0], "texas", [5, 3], [4], range(10, 60), file="splits")
+    put_geom_gcn(places[0], "texas", 3, NODES[:10], NODES[20:40], NODES[40:])
+    assert load("texas", split="geom-gcn-0") == load("texas")
+    assert len(load("texas", split="geom-gcn-3").split.train) == 10
 
 
 def test_a_split_asked_for_is_never_replaced(places):
@@ -380,14 +412,21 @@ SIZES = {
     "squirrel": (5201, 198353),
     "ogbn-arxiv": (169343, 1157799),
     "coauthor-physics": (34493, 247962),
+    "polblogs": (1222, 16714),
+    "acm": (3025, 13128),
+    "dblp": (17716, 52867),
+    "uai": (3067, 28308),
+    "texas": (183, 279),
 }
-SHARES = {"chameleon": [0.48, 0.32, 0.2], "squirrel": [0.48, 0.32, 0.2], "ogbn-arxiv": [0.54, 0.18, 0.29]}
+SHARES = {name: [0.48, 0.32, 0.2] for name in ("chameleon", "squirrel", "texas")} | {"ogbn-arxiv": [0.54, 0.18, 0.29]}
 META = {name: [10, 20] for name in ("citeseer", "chameleon", "squirrel")}
-META |= {name: [5, 10, 15, 20, 25] for name in ("cora", "pubmed")}
+META |= {name: [5, 10, 15, 20, 25] for name in ("cora", "pubmed", "polblogs")}
 LOOPS = {"chameleon": 50, "squirrel": 140}
-TARGETS = {"cora": 83, "citeseer": 63, "pubmed": 186, "chameleon": 82, "squirrel": 110}
-# What the published files lack: two targets of cora have two changed edges, one of chameleon has four.
-LACKING = {("cora", 3): 2, ("chameleon", 5): 1}
+TARGETS = {"cora": 83, "citeseer": 63, "pubmed": 186, "chameleon": 82, "squirrel": 110, "polblogs": 540}
+NETTACK = {"polblogs": [0, 3, 5]}
+# What the published files lack: two targets of cora have two changed edges, one of chameleon has four. Many changes on
+# polblogs join two targets, and a few are missing.
+LACKING = {("cora", 3): 2, ("chameleon", 5): 1, ("polblogs", 3): 4, ("polblogs", 5): 6}
 
 
 def flips(one, other):
@@ -415,7 +454,7 @@ def test_published_metattack_graphs_differ_by_their_rate(data_folder, monkeypatc
 def test_published_nettack_graphs_differ_by_their_edges_for_each_target(data_folder, monkeypatch, name):
     monkeypatch.setenv("GARNET_DATA", str(data_folder))
     clean = load(name)
-    for budget in range(6):
+    for budget in NETTACK.get(name, range(6)):
         graph = poisoned(name, attack="nettack", budget=budget)
         assert len(graph.split.test) == TARGETS[name]
         assert not np.isin(graph.split.test, [*graph.split.train, *graph.split.val]).any()

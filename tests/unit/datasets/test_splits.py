@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from garnet import Split
 from garnet.datasets import random_split
-from garnet.datasets.splits import aimed_at, read_geom_gcn, read_prognn, read_targets
+from garnet.datasets.splits import aimed_at, read_geom_gcn, read_node_lists, read_targets
 from garnet.errors import GraphError, ParameterError
 
 
@@ -86,7 +86,7 @@ def test_labels_that_cannot_be_split(labels, phrase):
 def test_prognn_file(tmp_path):
     path = tmp_path / "splits.json"
     path.write_text(json.dumps({"idx_train": [7, 2], "idx_val": [], "idx_test": [5, 0, 1]}))
-    assert read_prognn(path) == Split(np.array([2, 7]), np.zeros(0, int), np.array([0, 1, 5]))
+    assert read_node_lists(path) == Split(np.array([2, 7]), np.zeros(0, int), np.array([0, 1, 5]))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_damaged_prognn_file(tmp_path, content, phrase):
     path = tmp_path / "splits.json"
     path.write_bytes(content)
     with pytest.raises(GraphError, match=rf"Cannot read .*splits\.json: {phrase}"):
-        read_prognn(path)
+        read_node_lists(path)
 
 
 def test_geom_gcn_file(tmp_path):
@@ -140,7 +140,7 @@ def test_damaged_geom_gcn_file(tmp_path, masks, phrase):
         read_geom_gcn(path)
 
 
-@pytest.mark.parametrize("reader", [read_prognn, read_geom_gcn, read_targets])
+@pytest.mark.parametrize("reader", [read_node_lists, read_geom_gcn, read_targets])
 def test_missing_file(tmp_path, reader):
     with pytest.raises(GraphError, match=r"Cannot read .*split: no such file"):
         reader(tmp_path / "split")

@@ -65,8 +65,8 @@ def test_the_graph_is_looked_at_before_it_is_purified(graph):
 
     with pytest.raises(GraphError, match="no labels"):
         Purified(Costly(), GCN()).fit(replace(graph, labels=None))
-    with pytest.raises(GraphError, match="no features"):
-        Purified(Costly(), GCN()).fit(replace(graph, features=None))
+    with pytest.raises(GraphError, match="no training nodes"):
+        Purified(Costly(), GCN()).fit(replace(graph, split=None))
 
 
 # --- TSVD -------------------------------------------------------------------------------------------------------------
@@ -181,5 +181,5 @@ def test_the_floor_without_validation_nodes(graph):
     one = LinearFloor().fit(bare)
     assert np.isnan(one.val_accuracy)
     assert one.accuracy() > 0.7
-    with pytest.raises(GraphError, match="no features, and models learn from them"):
+    with pytest.raises(GraphError, match="no features, and LinearFloor compares them"):
         LinearFloor().fit(replace(graph, features=None))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from garnet import as_graph, load_graph
@@ -89,8 +90,11 @@ def test_the_same_model_on_another_graph(graph, predictor):
     assert not torch.allclose(predictor.on(lonely).logits(), predictor.logits(), atol=1e-3)
     with pytest.raises(GraphError, match="do not fit the model or the graph"):
         predictor.on(contextual_block_model(50, features=9, seed=2))
-    with pytest.raises(GraphError, match="no features"):
+    with pytest.raises(GraphError, match="has no features, and the model was trained on some"):
         predictor.on(replace(graph, features=None))
+    sparse = fitted(as_graph(graph, features=sp.csr_array(graph.features)))
+    with pytest.raises(GraphError, match="do not fit the model or the graph"):
+        sparse.on(as_graph(graph, features=sp.csr_array(graph.features[:, :7])))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -300,8 +300,6 @@ def test_a_graph_that_cannot_be_trained_on(graph):
     empty = graph.split.train[:0]
     with pytest.raises(GraphError, match="no training nodes"):
         train(GCN(), as_graph(graph, split=Split(empty, graph.split.val, graph.split.test)))
-    with pytest.raises(GraphError, match="no features, and models learn from them"):
-        train(GCN(), replace(graph, features=None))
     labels = graph.labels.copy()
     labels[graph.split.train[2]] = -1
     with pytest.raises(GraphError, match=f"Node {graph.split.train[2]} is for training .* has no label; 1 such"):
@@ -349,9 +347,6 @@ def test_other_things_that_make_no_sense(graph):
     for backbone in (GCN, "gcn", None):
         with pytest.raises(ParameterError, match="The 'backbone' parameter of train must be a backbone"):
             train(backbone, graph)
-    bare = replace(graph, features=np.zeros((graph.num_nodes, 0), dtype=np.float32))
-    with pytest.raises(GraphError, match="has no features"):
-        train(GCN(), bare)
     inputs = GCN().prepare(graph, "cpu")
     with pytest.raises(ParameterError, match="leave 'batch_size' out"):
         train(GCN(), graph, inputs=inputs, training=Training(batch_size=3))
