@@ -91,8 +91,8 @@ class Committee(Defense):
     Labels of validation and test nodes are hidden from the audit.
 
     Attributes:
-        members: the purifier of each view; None is the graph as it is. One that the graph does not allow, such as one
-            that needs features where there are none, is left out.
+        members: the purifier of each view; None is the graph as it is. One that needs features is left out where
+            there are none, and one that the graph does not allow with a `CommitteeWarning`.
         backbone: the model.
         doubt: :math:`\beta`; with 0 no edge is doubted.
         shrinkage: so many validation nodes speak for equal weights.
@@ -229,6 +229,8 @@ class Committee(Defense):
         for i, (purifier, name) in enumerate(zip(self.members, self.names, strict=True)):
             if purifier is None:
                 views[i] = graph
+                continue
+            if purifier.needs_features and not graph.num_features:
                 continue
             try:
                 with clock("purify"):

@@ -8,7 +8,7 @@ from scipy.special import log_softmax, logsumexp
 
 from garnet import GARNET, as_graph
 from garnet.backbones import GCN, MLP
-from garnet.datasets import block_model, load
+from garnet.datasets import block_model, load, random_split
 from garnet.defenses.committee import Committee, CommitteeWarning, called, likeliest_weights
 from garnet.defenses.purified import Purified
 from garnet.errors import GraphError, ParameterError
@@ -152,6 +152,14 @@ def test_a_member_that_cannot_read_the_graph_is_left_out_and_said(tiny):
         fitted = committee.fit(tiny)
     with pytest.warns(CommitteeWarning):
         assert committee.votes(fitted).members == ("as it is",)
+
+
+def test_a_graph_without_features_has_a_committee_too():
+    graph = block_model(300, classes=3, mean_degree=10, seed=0)
+    graph = as_graph(graph.adjacency, labels=graph.labels, split=random_split(graph.labels, seed=0))
+    fitted = replace(SMALL, members=Committee().members).fit(graph)
+    assert "FeatureKNN()" not in SMALL.votes(fitted).members
+    assert fitted.accuracy() > 0.6
 
 
 @pytest.mark.filterwarnings("ignore::garnet.defenses.committee.CommitteeWarning")
