@@ -130,6 +130,7 @@ PURIFIERS = Registry(
         "garnet": "garnet.purify.garnet:GARNET",
         "jaccard": "garnet.defenses.jaccard:Jaccard",
         "feature-knn": "garnet.defenses.feature_knn:FeatureKNN",
+        "audited": "garnet.defenses.audited:Audited",
     },
 )
 DEFENSES = Registry(

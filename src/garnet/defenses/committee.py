@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit import audit
+from garnet.audit import Audit
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
+from garnet.defenses.audited import Audited, audited, believed
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.errors import GarnetError, GraphError
@@ -30,12 +31,12 @@ from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
 
-MEMBERS: tuple[Purifier | None, ...] = (None, GARNET(k=1, support=0.1), GARNET(), GARNET(rank="low"), FeatureKNN())
-"""The graph as it is, lightly purified, purified, of low rank, and of features alone (results/committee.jsonl)."""
+MEMBERS: tuple[Purifier | None, ...] = (None, Audited(), GARNET(), GARNET(rank="low"), FeatureKNN())
+"""The graph as it is, as far as an audit believes it, purified, of low rank, and of features alone."""
 DOUBT = 10.0
-"""How fast a member loses its say where its edges are doubted (same study)."""
+"""How fast a member loses its say where its edges are doubted."""
 SHRINKAGE = 5.0
-"""Validation nodes that speak for equal weights (same study)."""
+"""Validation nodes that speak for equal weights."""
 
 _WEIGHTS, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}temperature"
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
@@ -144,14 +145,23 @@ class Committee(Defense):
         said, say, _ = self._said(parameters, inputs, noise)
         return torch.logsumexp(said + say[..., None], dim=1) / parameters[_TEMPERATURE][:, None, None]
 
+    def weights(self, predictor: Predictor) -> dict[str, float]:
+        """What each member of a trained committee counts where no edge is doubted, by what it is called.
+
+        Raises:
+            GraphError: the predictor is no committee's.
+        """
+        _require_committee(predictor)
+        weights = predictor.parameters[_WEIGHTS].double().softmax(dim=0).tolist()
+        return {name: weight for name, weight in zip(self.names, weights, strict=True) if weight > 0}
+
     def votes(self, predictor: Predictor) -> Votes:
         """Who decided, for every node of the graph that a committee was trained on.
 
         Raises:
             GraphError: the predictor is no committee's.
         """
-        if not isinstance(predictor.backbone, Committee):
-            raise GraphError("These predictions are those of one model; votes are for a Committee.")
+        _require_committee(predictor)
         parameters = {name: value[None] for name, value in predictor.parameters.items()}
         inputs = self.prepare(predictor.graph, "cpu")
         with torch.no_grad():
@@ -225,38 +235,24 @@ class Committee(Defense):
         self, graph: Graph, device: str, progress: Progress | None
     ) -> tuple[dict[int, Graph], Tensor, tuple[Stage, ...]]:
         """The graph of each member that can read it, (members, n) doubts, and what they cost."""
-        clock, views = Clock(progress), {}
+        clock, views, found = Clock(progress), {}, None
+        if graph.num_edges and (self.doubt or Audited() in self.members):
+            with clock("audit"):
+                found = audited(graph, device=device)
         for i, (purifier, name) in enumerate(zip(self.members, self.names, strict=True)):
-            if purifier is None:
-                views[i] = graph
-                continue
-            if purifier.needs_features and not graph.num_features:
+            if purifier is not None and purifier.needs_features and not graph.num_features:
                 continue
             try:
                 with clock("purify"):
-                    views[i] = purifier.purify(graph, device=device).graph
+                    views[i] = _view(purifier, graph, found, device)
             except GarnetError as error:
                 warnings.warn(f"{name} is left out of the committee: {error}", CommitteeWarning, stacklevel=5)
         if not views:
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
-        with clock("audit"):
-            doubt = self._doubt(graph, list(views.values()), device)
-        return views, doubt, tuple(clock.stages)
-
-    def _doubt(self, graph: Graph, views: list[Graph], device: str) -> Tensor:
-        """(members, n) share of what each reads at a node that an audit takes for made up; nothing is asked in vain."""
-        if not self.doubt or not graph.num_edges or len(views) == 1:
-            return torch.zeros(len(views), graph.num_nodes, device=device)
-        found = audit(_seen(graph), device=device)
-        n, (first, second) = graph.num_nodes, found.edges
-        suspicion = sp.coo_array((found.suspicion, (first, second)), shape=(n, n)).tocsr()
-        suspicion = suspicion + suspicion.T
-        doubts = []
-        for view in views:
-            read = np.asarray(view.adjacency.sum(axis=1)).ravel()
-            doubted = np.asarray(view.adjacency.multiply(suspicion).sum(axis=1)).ravel()
-            doubts.append(np.where(read > 0, doubted / np.maximum(read, np.finfo(np.float32).tiny), 0.0))
-        return torch.from_numpy(np.stack(doubts)).float().to(device)
+        doubt = torch.zeros(len(views), graph.num_nodes)
+        if found is not None:
+            doubt = _doubt(found, list(views.values()))
+        return views, doubt.to(device), tuple(clock.stages)
 
     def _said(
         self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
@@ -272,6 +268,11 @@ class Committee(Defense):
             raise GraphError("No member of the committee that was trained can read the graph.")
         against = self.doubt * inputs.doubt[list(rows.values())]
         return torch.stack(said, dim=1), _say(parameters[_WEIGHTS][:, list(rows)], against), list(rows)
+
+
+def _require_committee(predictor: Predictor) -> None:
+    if not isinstance(predictor.backbone, Committee):
+        raise GraphError("These predictions are those of one model, and no members of a Committee had a say in them.")
 
 
 def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
@@ -312,13 +313,26 @@ def _say(weights: Tensor, against: Tensor) -> Tensor:
     return (weights[..., None] - against).log_softmax(dim=1)
 
 
-def _seen(graph: Graph) -> Graph:
-    """The graph with the labels of its training nodes alone."""
-    if graph.labels is None or graph.split is None:
+def _view(purifier: Purifier | None, graph: Graph, found: Audit | None, device: str) -> Graph:
+    """What a member reads of a graph."""
+    if purifier is None:
         return graph
-    labels = np.full(graph.num_nodes, -1)
-    labels[graph.split.train] = graph.labels[graph.split.train]
-    return replace(graph, labels=labels)
+    if purifier == Audited() and found is not None:
+        return believed(graph, found)
+    return purifier.purify(graph, device=device).graph
+
+
+def _doubt(found: Audit, views: list[Graph]) -> Tensor:
+    """(members, n) share of what each reads at a node that an audit takes for made up."""
+    n, (first, second) = found.graph.num_nodes, found.edges
+    suspicion = sp.coo_array((found.suspicion, (first, second)), shape=(n, n)).tocsr()
+    suspicion = suspicion + suspicion.T
+    doubts = []
+    for view in views:
+        read = view.degrees
+        doubted = np.asarray(view.adjacency.multiply(suspicion).sum(axis=1)).ravel()
+        doubts.append(doubted / np.where(read > 0, read, 1.0))
+    return torch.from_numpy(np.stack(doubts)).float()
 
 
 def _name(place: int, name: str) -> str:

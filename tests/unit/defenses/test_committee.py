@@ -82,6 +82,7 @@ class TestOnPoisonedCora:
         votes = SMALL.votes(fitted)
         assert votes.members == ("as it is", "GARNET()", "GARNET(rank=8)")
         assert votes.weights.sum() == pytest.approx(1)
+        assert list(SMALL.weights(fitted).values()) == pytest.approx(votes.weights)
         assert votes.say.sum(axis=0) == pytest.approx(1)
         decided = votes.predictions[votes.decided, np.arange(graph.num_nodes)]
         assert (decided == fitted.predictions()).mean() > 0.95
