@@ -41,12 +41,16 @@ def train(
         Path | None, typer.Option("--output", "-o", help="Where to write the best model, with its graph (.npz).")
     ] = None,
     purify: Annotated[
-        bool, typer.Option("--purify", help="Purify the graph first; short for --defense garnet.")
+        bool,
+        typer.Option(
+            "--purify",
+            help="Do not trust the graph: train a committee on several views of it; short for --defense committee.",
+        ),
     ] = False,
     defense: Annotated[
         str | None,
         typer.Option(
-            help="A purifier or a defence of its own, such as garnet, jaccard, gnnguard, rung.  [default: none]"
+            help="A purifier or a defence of its own, such as committee, garnet, gnnguard, rung.  [default: none]"
         ),
     ] = None,
     backbone: Annotated[
@@ -81,8 +85,8 @@ def train(
         Path | None,
         typer.Option(
             "--result",
-            help="With --purify: train on the graph as it is, too, and write what became of its edges and the accuracy "
-            "before and after to this .npz file, for garnet report.",
+            help="With --purify: train on the graph as it is, too, and write what GARNET makes of its edges and the "
+            "accuracy before and after to this .npz file, for garnet report.",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
@@ -104,7 +108,7 @@ def train(
         if path is not None:
             require_archive(path, what)
     chosen = _chosen(defense, purify, backbone)
-    if save_as is not None and chosen != "garnet":
+    if save_as is not None and chosen not in ("committee", "garnet"):
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
     given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -148,31 +152,47 @@ def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
     from garnet.errors import ParameterError
     from garnet.registry import known_name
 
-    chosen = known_name(defense or ("garnet" if purify else "none"), defense_names(), "defence")
-    if purify and chosen != "garnet":
-        raise ParameterError(f"--purify is short for --defense garnet, and --defense says {defense!r}; leave one out.")
+    chosen = known_name(defense or ("committee" if purify else "none"), defense_names(), "defence")
+    if purify and chosen != "committee":
+        raise ParameterError(
+            f"--purify is short for --defense committee, and --defense says {defense!r}; leave one out."
+        )
     if backbone is not None and not takes_backbone(chosen):
         raise ParameterError(f"The defence {chosen!r} is a model of its own; leave --backbone out.")
     return chosen
 
 
 def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
-    """Models of the graph that `fitted`, a `Purified`, purifies; what that did to graph and models is written down."""
+    """Models of `fitted`, a `Purified` or a `Committee`; what GARNET did to the graph and they to accuracy is kept."""
+    from garnet.defenses import Purified
+    from garnet.purify.garnet import GARNET
     from garnet.report.purification_record import Accuracy, PurificationRecord
 
-    plain = replace(fitted, purifier=None)
+    alone = isinstance(fitted, Purified)
+    plain = Purified(None, fitted.backbone, fitted.training, fitted.device)
     before = plain.fit_seeds(graph, seeds, progress=progress)
-    result = fitted.purifier.purify(graph, device=fitted.device or "cpu", progress=progress)
-    after = plain.fit_seeds(result.graph, seeds, progress=progress)
+    purifier = fitted.purifier if alone else GARNET()
+    result = purifier.purify(graph, device=fitted.device or "cpu", progress=progress)
+    if alone:
+        after = plain.fit_seeds(result.graph, seeds, progress=progress)
+        after = tuple(replace(one, stages=(*result.stages, *one.stages)) for one in after)
+    else:
+        after = fitted.fit_seeds(graph, seeds, progress=progress)
     shares = [tuple(one.accuracy() for one in models) for models in (before, after)]
-    accuracy = Accuracy(before=shares[0], after=shares[1], model=type(fitted.backbone).__name__)
+    name = type(fitted.backbone).__name__
+    accuracy = Accuracy(before=shares[0], after=shares[1], model=name if alone else f"{name}, after: a committee")
     PurificationRecord.of(graph, result, accuracy=accuracy, command=command_line()).save(path)
-    return tuple(replace(one, stages=(*result.stages, *one.stages)) for one in after)
+    return after
 
 
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
     import numpy as np
 
+    from garnet.defenses.committee import Committee
+
+    seconds: dict[str, float] = {}
+    for stage in best.stages:
+        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
     accuracies = [one.accuracy() for one in predictors]
     confusion = sum(one.confusion() for one in predictors) / len(predictors)
     return {
@@ -185,7 +205,9 @@ def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> 
         "val_accuracy": [one.val_accuracy if math.isfinite(one.val_accuracy) else None for one in predictors],
         "epochs": [one.epoch for one in predictors],
         "confusion": np.asarray(confusion).round(2).tolist(),
-        "seconds": {stage.name: stage.seconds for stage in best.stages},
+        "calibration_error": float(np.mean([one.calibration_error() for one in predictors])),
+        "members": best.backbone.weights(best) if isinstance(best.backbone, Committee) else {},
+        "seconds": seconds,
         "best_seed": best.seed,
     }
 
@@ -196,6 +218,9 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     first = Table(title=printable(title), title_justify="left", show_header=False)
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
+    first.add_row("calibration error", f"{facts['calibration_error']:.1%}, how sure less how right")
+    for name, weight in facts["members"].items():
+        first.add_row(f"weight, {name}", f"{weight:.2f}")
     if isinstance(facts["features"], str):
         first.add_row("features", f"{facts['features']}, since it has none")
     for name, seconds in facts["seconds"].items():
