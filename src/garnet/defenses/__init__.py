@@ -1,7 +1,9 @@
 """Defences: a purifier before any model, and methods of their own."""
 
 from garnet.defenses.adversarial_training import AdversarialTraining
+from garnet.defenses.audited import Audited
 from garnet.defenses.base import Defense, Model
+from garnet.defenses.committee import Committee, CommitteeWarning, Votes
 from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.gnnguard import GNNGuard
@@ -19,6 +21,7 @@ from garnet.defenses.tsvd import TSVD
 from garnet.purify.base import Purifier
 
 __all__ = [
-    "LFR", "RGCN", "RSGNN", "RUNG", "TSVD", "AdversarialTraining", "Defense", "ElasticGNN", "FeatureKNN", "GNNGuard",
-    "Jaccard", "LinearFloor", "Model", "ProGNN", "Purified", "Purifier", "SimPGCN", "SoftMedianGDC",
+    "LFR", "RGCN", "RSGNN", "RUNG", "TSVD", "AdversarialTraining", "Audited", "Committee", "CommitteeWarning",
+    "Defense", "ElasticGNN", "FeatureKNN", "GNNGuard", "Jaccard", "LinearFloor", "Model", "ProGNN", "Purified",
+    "Purifier", "SimPGCN", "SoftMedianGDC", "Votes",
 ]  # fmt: skip
