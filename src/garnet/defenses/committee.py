@@ -23,7 +23,7 @@ from garnet.defenses.feature_knn import FeatureKNN
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, NonNegative
-from garnet.progress import Clock, Progress, Stage
+from garnet.progress import Clock, Progress, Stage, Step
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
 from garnet.training.calibration import likeliest_temperature
@@ -180,8 +180,11 @@ class Committee(Defense):
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         views, doubt, stages = self._views(graph, self.device, progress)
         (first, view), *others = views.items()
-        fit = partial(train, self.backbone, device=self.device, progress=progress)
-        tried = {rate: fit(view, seeds=seeds, training=self._at(rate)) for rate in self.training.rates}
+        tell = [partial(_tell, progress, name) for name in self.names]
+        fit = partial(train, self.backbone, device=self.device)
+        tried = {
+            rate: fit(view, seeds=seeds, training=self._at(rate), progress=tell[first]) for rate in self.training.rates
+        }
         stages += tuple(stage for models in tried.values() for stage in models[0].stages)
         # The step size that suits one view suits the others: to try all of them on each would double the cost.
         best, trained = [], {}
@@ -192,7 +195,7 @@ class Committee(Defense):
         for rate in dict.fromkeys(best):
             some = [seed for seed, own in zip(seeds, best, strict=True) if own == rate]
             for place, other in others:
-                models = fit(other, seeds=some, training=self._at(rate))
+                models = fit(other, seeds=some, training=self._at(rate), progress=tell[place])
                 stages += models[0].stages
                 for seed, model in zip(some, models, strict=True):
                     trained[seed][place] = model
@@ -306,6 +309,12 @@ def called(purifier: Purifier | None) -> str:
     known: Any = purifier
     own = {one.name: getattr(known, one.name) for one in fields(known) if getattr(known, one.name) != one.default}
     return f"{type(purifier).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+
+def _tell(progress: Progress | None, member: str, step: Step) -> None:
+    """Say of a step whose it is."""
+    if progress is not None:
+        progress(replace(step, detail=", ".join(filter(None, [member, step.detail]))))
 
 
 def _say(weights: Tensor, against: Tensor) -> Tensor:

@@ -122,6 +122,14 @@ def test_one_member_says_what_it_says_alone(cora):
     assert committee.val_accuracy == pytest.approx(alone.val_accuracy)
 
 
+def test_progress_says_whose_training_it_is(cora):
+    steps = []
+    committee = Committee(members=(None, GARNET()), backbone=MLP(hidden=4), training=Training(epochs=2))
+    committee.fit_seeds(cora, [0], progress=steps.append)
+    trained = [step.detail.split(",")[0] for step in steps if step.stage == "train"]
+    assert {"as it is", "GARNET()"} <= set(trained)
+
+
 def test_the_step_size_that_does_better_is_taken(cora):
     lame = Committee(members=(None, GARNET()), backbone=MLP(hidden=8), training=Training(epochs=30, lr=(1e-6, 0.05)))
     assert lame.fit(cora).accuracy() > 0.4
