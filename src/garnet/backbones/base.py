@@ -66,6 +66,15 @@ class Penalized(Protocol):
 
 
 @runtime_checkable
+class NodeWise(Protocol):
+    """A backbone with weights of their own for the nodes, which therefore fits graphs of the same nodes alone."""
+
+    def node_weights(self, nodes: int, generator: torch.Generator) -> Parameters:
+        """The parameters of one model that have a row for each node, before training; `initial` gives the others."""
+        ...
+
+
+@runtime_checkable
 class Rewirable(Protocol):
     """Inputs of a model whose edges can be replaced, with gradients to their weights."""
 
@@ -165,6 +174,14 @@ def require_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
             "The graph has no features, and models learn from them; give it some (as_graph(features=...))."
         )
     return graph.features
+
+
+def initial_parameters(backbone: Backbone[Any], graph: Graph, classes: int, generator: torch.Generator) -> Parameters:
+    """The parameters of one model for a graph before training, those of single nodes included."""
+    parameters = backbone.initial(int(require_features(graph).shape[1]), classes, generator)
+    if isinstance(backbone, NodeWise):
+        parameters |= backbone.node_weights(graph.num_nodes, generator)
+    return parameters
 
 
 def dense_features(graph: Graph) -> NDArray[np.float32]:
