@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from garnet.backbones.base import Features, Noise, Parameters, dropout, fan_in, 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.sparse import SparseMatrix, WeightedMatrix
 from garnet.parameters import Checked, Depth, ShareBelowOne, Width
 
 
@@ -22,6 +22,10 @@ class LINKXInputs:
 
     features: Features
     adjacency: LinearMap
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> LINKXInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+        return replace(self, adjacency=WeightedMatrix.adjacency(edges, weights, self.adjacency.shape[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
