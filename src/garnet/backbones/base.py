@@ -130,6 +130,12 @@ def dropout(hidden: Tensor, rate: float, noise: Noise | None) -> Tensor:
     return hidden * noise.mask(tuple(hidden.shape[1:]), rate)
 
 
+def standardized(hidden: Tensor) -> Tensor:
+    """Units (S, n, f) with mean zero and variance one over the nodes."""
+    spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
+    return (hidden - mean) * torch.rsqrt(spread + 1e-5)
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """The nodes' features, (n, d), on a device.
