@@ -44,10 +44,10 @@ class H2GCN(Checked):
         hidden: width of R_0.
         dropout: share of the features, and of the final embedding, left out of each training step. Without the first,
             which the paper does not have, it lost seven points on Chameleon.
-        batch_norm: normalise each unit of each round over the nodes, those of evaluation too, with a scale and a shift
-            that are learnt. The paper does not have it; an implementation that others took over has (Lim et al.,
-            NeurIPS 2021). Where two hops reach a large part of the graph, an average over them is almost the same at
-            every node, and what differs is too small to learn from otherwise.
+        batch_norm: normalise each unit of each round over the nodes, in evaluation too, with a learnt scale and shift.
+            The paper does not have it; the implementation of Lim et al. (NeurIPS 2021) does. Where two hops reach a
+            large part of the graph, averages over them are almost the same at every node, and what differs is too small
+            to learn from: it is worth seven points on Chameleon and about fifteen on Squirrel.
     """
 
     rounds: Annotated[int, whole(1, 16)] = 2
