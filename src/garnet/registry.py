@@ -109,6 +109,7 @@ BACKBONES = Registry(
         "gcn": "garnet.backbones.gcn:GCN",
         "gprgnn": "garnet.backbones.gprgnn:GPRGNN",
         "h2gcn": "garnet.backbones.h2gcn:H2GCN",
+        "linkx": "garnet.backbones.linkx:LINKX",
         "mlp": "garnet.backbones.mlp:MLP",
         "linear-gcn": "garnet.backbones.linear_gcn:LinearGCN",
         # Defences that are models, so that a purifier may come before them.

@@ -30,7 +30,8 @@ def test_did_you_mean():
     with pytest.raises(ParameterError, match=r"There is no backbone named 'gprgn'. Did you mean gprgnn"):
         BACKBONES.get("gprgn")
     with pytest.raises(
-        ParameterError, match=r"no backbone named 'transformer'. Choose one of gcn, gprgnn, h2gcn, mlp, linear-gcn,"
+        ParameterError,
+        match=r"no backbone named 'transformer'. Choose one of gcn, gprgnn, h2gcn, linkx, mlp, linear-gcn,",
     ):
         BACKBONES.get("transformer")
     with pytest.raises(ParameterError, match=r"no parameter of backbone 'gcn' named 'hiden'. Did you mean hidden\?"):

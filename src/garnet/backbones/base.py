@@ -69,6 +69,15 @@ class Penalized(Protocol):
 
 
 @runtime_checkable
+class NodeWise(Protocol):
+    """A backbone with weights of their own for the nodes, which therefore fits graphs of the same nodes alone."""
+
+    def node_weights(self, nodes: int, generator: torch.Generator) -> Parameters:
+        """The parameters of one model that have a row for each node, before training; `initial` gives the others."""
+        ...
+
+
+@runtime_checkable
 class Rewirable(Protocol):
     """Inputs of a model whose edges can be replaced, with gradients to their weights."""
 
@@ -122,6 +131,12 @@ def dropout(hidden: Tensor, rate: float, noise: Noise | None) -> Tensor:
     if noise is None or not rate:
         return hidden
     return hidden * noise.mask(tuple(hidden.shape[1:]), rate)
+
+
+def standardized(hidden: Tensor) -> Tensor:
+    """Units (S, n, f) with mean zero and variance one over the nodes."""
+    spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
+    return (hidden - mean) * torch.rsqrt(spread + 1e-5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +204,14 @@ def require_features(graph: Graph, why: str) -> sp.csr_array | NDArray[np.float3
     if graph.features is None or not graph.num_features:
         raise GraphError(f"The graph has no features, and {why}; give it some (as_graph(features=...)).")
     return graph.features
+
+
+def initial_parameters(backbone: Backbone[Any], graph: Graph, classes: int, generator: torch.Generator) -> Parameters:
+    """The parameters of one model for a graph before training, those of single nodes included."""
+    parameters = backbone.initial(int(model_features(graph).shape[1]), classes, generator)
+    if isinstance(backbone, NodeWise):
+        parameters |= backbone.node_weights(graph.num_nodes, generator)
+    return parameters
 
 
 def dense_features(features: sp.csr_array | NDArray[np.float32]) -> NDArray[np.float32]:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Convolve, Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.base import (
+    Convolve,
+    Features,
+    Noise,
+    Parameters,
+    dropout,
+    glorot,
+    linear,
+    propagate,
+    standardized,
+)
 from garnet.backbones.matrices import dense_matrix, gcn_matrix
 from garnet.graph.graph import Graph
 from garnet.linalg.linear_map import LinearMap
@@ -84,16 +94,10 @@ class GCN(Checked):
         for layer in range(self.layers - 1):
             hidden = convolve(mapped, layer, before)
             if self.batch_norm:
-                hidden = parameters[f"scale{layer}"] * _standardized(hidden)
+                hidden = parameters[f"scale{layer}"] * standardized(hidden)
             hidden = (hidden + parameters[f"bias{layer}"]).relu()
             if self.residual and before is not None:
                 hidden = hidden + before
             before = hidden
             mapped = linear(dropout(hidden, self.dropout, noise), parameters[f"weight{layer + 1}"])
         return convolve(mapped, self.layers - 1, before) + parameters[f"bias{self.layers - 1}"]
-
-
-def _standardized(hidden: Tensor) -> Tensor:
-    """Units (S, n, f) with mean zero and variance one over the nodes."""
-    spread, mean = torch.var_mean(hidden, dim=1, keepdim=True, correction=0)
-    return (hidden - mean) * torch.rsqrt(spread + 1e-5)

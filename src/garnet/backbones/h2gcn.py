@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate
+from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, standardized
 from garnet.backbones.matrices import dense_matrix, symmetric_matrix
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
@@ -44,19 +44,30 @@ class H2GCN(Checked):
         hidden: width of R_0.
         dropout: share of the features, and of the final embedding, left out of each training step. Without the first,
             which the paper does not have, it lost seven points on Chameleon.
+        batch_norm: normalise each unit of each round over the nodes, in evaluation too, with a learnt scale and shift.
+            The paper does not have it; the implementation of Lim et al. (NeurIPS 2021) does. Where two hops reach a
+            large part of the graph, averages over them are almost the same at every node, and what differs is too small
+            to learn from: it is worth seven points on Chameleon and about fifteen on Squirrel.
     """
 
     rounds: Annotated[int, whole(1, 16)] = 2
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
+    batch_norm: bool = False
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """Glorot weights."""
-        return {
+        parameters = {
             "embed": glorot(features, self.hidden, generator),
             "weight": glorot(self._width(self.hidden), classes, generator),
             "bias": torch.zeros(1, classes, device=generator.device),
         }
+        if self.batch_norm:
+            for number in range(self.rounds):
+                width = self.hidden * 2 ** (number + 1)
+                parameters[f"scale{number}"] = torch.ones(1, width, device=generator.device)
+                parameters[f"shift{number}"] = torch.zeros(1, width, device=generator.device)
+        return parameters
 
     def prepare(self, graph: Graph, device: str) -> H2GCNInputs:
         """Features and the two neighbourhoods."""
@@ -74,8 +85,10 @@ class H2GCN(Checked):
             raise ParameterError(f"H2GCN of {self.rounds} rounds needs {width} rows of weights. Got {rows} instead.")
         latest = inputs.features.linear(parameters["embed"], self.dropout, noise).relu()
         rounds = [latest]
-        for _ in range(self.rounds):
+        for number in range(self.rounds):
             latest = torch.cat([propagate(inputs.near, latest), propagate(inputs.far, latest)], dim=2)
+            if self.batch_norm:
+                latest = parameters[f"scale{number}"] * standardized(latest) + parameters[f"shift{number}"]
             rounds.append(latest)
         hidden = dropout(torch.cat(rounds, dim=2), self.dropout, noise)
         return linear(hidden, parameters["weight"]) + parameters["bias"]

@@ -56,7 +56,8 @@ def train(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="gcn, gprgnn, h2gcn, mlp, or a defence that is a model.  [default: gprgnn, or the defence's own]"
+            help="gcn, gprgnn, h2gcn, linkx, mlp, or a defence that is a model.  "
+            "[default: gprgnn, or the defence's own]"
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many models; they are trained together.")] = 10,

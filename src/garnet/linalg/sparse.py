@@ -177,17 +177,29 @@ class WeightedMatrix:
         self.shape = (len(starts) - 1, len(starts) - 1)
 
     @classmethod
+    def adjacency(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        """A, of undirected edges (2, m) with weights (m,), no loops among them."""
+        rows, columns = torch.cat([edges[0], edges[1]]), torch.cat([edges[1], edges[0]])
+        return cls._sorted(rows, columns, torch.cat([weights, weights]), n)
+
+    @classmethod
     def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
         r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
         loops = torch.arange(n, device=edges.device)
         rows, columns = torch.cat([edges[0], edges[1], loops]), torch.cat([edges[1], edges[0], loops])
-        order = (rows * n + columns).argsort()
-        # Not rows[order], here and below: that takes a CPU several times as long.
-        rows, columns = rows.index_select(0, order), columns.index_select(0, order)
-        values = torch.cat([weights, weights, weights.new_ones(n)]).index_select(0, order)
+        looped = cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
+        rows, columns, values = looped.rows, looped.columns, looped.values
         root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
+        return cls(looped._starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+
+    @classmethod
+    def _sorted(cls, rows: Tensor, columns: Tensor, values: Tensor, n: int) -> WeightedMatrix:
+        """Of entries in any order."""
+        order = (rows * n + columns).argsort()
+        # Not rows[order], here and above: that takes a CPU several times as long.
+        rows, columns = rows.index_select(0, order), columns.index_select(0, order)
         starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
-        return cls(starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+        return cls(starts, rows, columns, values.index_select(0, order))
 
     def __matmul__(self, block: Tensor) -> Tensor:
         """The matrix times (n, f)."""

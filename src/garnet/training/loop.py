@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, model_features
+from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, initial_parameters
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
@@ -243,8 +243,7 @@ class Course(Generic[Inputs]):
     ) -> BestCheckpoint:
         backbone, training = self.backbone, self.training
         generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
-        width = int(model_features(self.graph).shape[1])
-        models = [backbone.initial(width, supervision.classes, generator) for generator in generators]
+        models = [initial_parameters(backbone, self.graph, supervision.classes, one) for one in generators]
         parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
         optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)

@@ -12,7 +12,7 @@ from garnet.attacks import Stop
 from garnet.attacks import feature_model as feature_model_module
 from garnet.attacks.feature_model import FeatureModel
 from garnet.attacks.features import FeatureFlip, FeaturePGD
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, TorchModule
+from garnet.backbones import GCN, GPRGNN, H2GCN, LINKX, MLP, LinearGCN, TorchModule
 from garnet.datasets import contextual_block_model, load, random_split
 from garnet.errors import BudgetError, GraphError, ParameterError
 from garnet.training.loop import Training, train
@@ -54,6 +54,7 @@ BACKBONES = {
     "deep gcn": GCN(layers=3, hidden=8, batch_norm=True, residual=True),
     "gprgnn": GPRGNN(hops=3, hidden=8),
     "h2gcn": H2GCN(hidden=4),
+    "linkx": LINKX(hidden=8),
     "mlp": MLP(hidden=8),
     "module": TorchModule(PygGCN),
     "module with a cache": TorchModule(Remembering),

@@ -105,14 +105,21 @@ def test_two_hops_are_the_pairs_at_distance_two(weighted):
         np.testing.assert_array_equal(two_hops(one).toarray(), distances == 2)
 
 
-def test_h2gcn_against_dense_algebra(weighted):
-    backbone = H2GCN(rounds=2, hidden=4)
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_h2gcn_against_dense_algebra(weighted, batch_norm):
+    backbone = H2GCN(rounds=2, hidden=4, batch_norm=batch_norm)
     parameters = parameters_of(backbone, 5)
     distances = sp.csgraph.shortest_path(weighted.adjacency, unweighted=True)
     near, far = (torch.from_numpy(normalised(a)) for a in (weighted.adjacency.toarray(), distances == 2))
     rounds = [(torch.from_numpy(weighted.features) @ parameters["embed"][0]).relu()]
-    for _ in range(2):
-        rounds.append(torch.cat([near @ rounds[-1], far @ rounds[-1]], dim=1))
+    for number in range(2):
+        latest = torch.cat([near @ rounds[-1], far @ rounds[-1]], dim=1)
+        if batch_norm:
+            scale, shift = (
+                parameters[f"{name}{number}"].normal_(generator=generator(number))[0, 0] for name in ("scale", "shift")
+            )
+            latest = torch.nn.functional.batch_norm(latest, None, None, scale, shift, training=True)
+        rounds.append(latest)
     expected = torch.cat(rounds, dim=1) @ parameters["weight"][0]
     torch.testing.assert_close(logits(backbone, parameters, weighted), expected, rtol=1e-5, atol=1e-5)
 
