@@ -43,7 +43,7 @@ class LINKX(Checked):
     order (`Predictor.on` refuses a graph with another number of them), and it is trained on the whole graph: a sampled
     part, with `Training.batch_size`, would leave out most of each row of A.
 
-    The perceptrons of A and of X have one layer each, and there is no batch norm. The defaults were chosen, not far from others,
+    The perceptrons of A and of X have one layer each, and there is no batch norm. The defaults were chosen
     on the validation nodes of Chameleon and Squirrel, the first split of Geom-GCN, over two or three seeds.
 
     Attributes:
