@@ -146,7 +146,8 @@ def test_a_graph_without_features_is_learnt_by_its_numbers_or_refused_by_name(na
     if gives_model(name):
         one.save(tmp_path / "model.npz")
         assert torch.equal(Predictor.load(tmp_path / "model.npz").logits(), one.logits())
-    if name not in PURIFIERS.names():
+    # A purifier, of a committee too, would compare the rows of an identity that it is given as features.
+    if name not in (*PURIFIERS.names(), "committee"):
         numbered = as_graph(graph, features=sp.eye_array(10, format="csr"))
         assert torch.equal(defense(name).fit(numbered, seed=1).logits(), one.logits())
 
@@ -196,7 +197,7 @@ def test_no_matrix_of_all_pairs(name):
 
 @pytest.mark.parametrize("name", [name for name in BACKBONES.names() if name not in COMPARE_FEATURES])
 def test_numbers_of_nodes_are_no_matrix_of_all_pairs(name):
-    n = 6_000
+    n = 9_000
     graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)
     graph = as_graph(graph.adjacency, labels=graph.labels, split=random_split(graph.labels, seed=0))
     tracemalloc.start()

@@ -42,7 +42,9 @@ def purify(
             "tiles, or for a table of edges if it ends in .parquet, or a file if the graph fits in memory.",
         ),
     ],
-    rank: Annotated[str | None, typer.Option(help="Eigenpairs, or 'auto'.  [default: 70, or half the nodes]")] = None,
+    rank: Annotated[
+        str | None, typer.Option(help="Eigenpairs, 'low' or 'auto'.  [default: 70, or half the nodes]")
+    ] = None,
     k: Annotated[
         int | None, typer.Option(help="Nearest neighbours of each node.  [default: what a sparse graph lacks]")
     ] = None,
@@ -88,7 +90,7 @@ def purify(
     from garnet.purify.memory import InMemory
 
     purifier = GARNET(
-        rank=None if rank is None else number(rank, "rank", "auto", int),
+        rank=rank if rank in (None, "low") else number(rank, "rank", "auto", int),
         k=k,
         support=None if support == "none" else number(support, "support", "auto", float),
         gamma=gamma,

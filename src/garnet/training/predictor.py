@@ -123,8 +123,7 @@ class Predictor:
         backbone = self._require_model()
         require_archive(path, "A model")
         description = {
-            "backbone": BACKBONES.name_of(type(backbone)),
-            "parameters": _plain(backbone),
+            **_model(backbone),
             "seed": int(self.seed),
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
@@ -209,6 +208,16 @@ class Predictor:
         if not len(nodes):
             raise GraphError("Accuracy needs at least one test node with a label, and there is none.")
         return nodes, labels[nodes]
+
+
+def _model(backbone: Any) -> dict[str, Any]:
+    """A model by its name and parameters; without either if it is not, or has in it what is not, the library's own."""
+    described = {"backbone": BACKBONES.name_of(type(backbone)), "parameters": _plain(backbone)}
+    try:
+        json.dumps(described)
+    except TypeError:
+        return {"backbone": None, "parameters": {}}
+    return described
 
 
 def _plain(backbone: Any) -> dict[str, Any]:

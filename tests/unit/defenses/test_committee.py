@@ -3,11 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn.models
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
 from garnet import GARNET, as_graph
-from garnet.backbones import GCN, MLP
+from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, load, random_split
 from garnet.defenses.committee import Committee, CommitteeWarning, called, likeliest_weights
 from garnet.defenses.purified import Purified
@@ -177,6 +178,16 @@ def test_nobody_left_is_an_error(tiny):
         Committee(members=(GARNET(rank=16),)).fit(tiny)
     with pytest.raises(ParameterError, match="members"):
         Committee(members=())
+
+
+def test_with_a_model_of_ones_own_it_is_loaded_with_that(cora, tmp_path):
+    mine = TorchModule(lambda features, classes: torch_geometric.nn.models.GCN(features, 8, 2, classes))
+    committee = Committee(members=(None, GARNET()), backbone=mine, training=Training(epochs=3, lr=0.05))
+    fitted = committee.fit(cora)
+    fitted.save(tmp_path / "mine.npz")
+    assert torch.equal(Predictor.load(tmp_path / "mine.npz", backbone=committee).logits(), fitted.logits())
+    with pytest.raises(GraphError, match="give it as 'backbone'"):
+        Predictor.load(tmp_path / "mine.npz")
 
 
 def test_votes_are_for_committees(cora):

@@ -207,7 +207,7 @@ BAD_PARAMETERS = [
     ({"k": 2.5}, "The 'k' parameter of GARNET must be an integer >= 1. Got 2.5 instead."),
     ({"k": 300}, "The 'k' parameter of GARNET must be below the number of nodes, 300. Got 300 instead."),
     ({"rank": 300}, "The 'rank' parameter of GARNET must be below 300, the node count. Got 300 instead."),
-    ({"rank": 0}, "The 'rank' parameter of GARNET must be an integer >= 1 or 'auto'. Got 0 instead."),
+    ({"rank": 0}, "The 'rank' parameter of GARNET must be an integer >= 1 or one of 'auto', 'low'. Got 0 instead."),
     ({"gamma": 1.5}, "The 'gamma' parameter of GARNET must be between 0 and 1 as a quantile. Got 1.5 instead."),
     ({"support": -0.1}, "The 'support' parameter of GARNET must be between 0 and 1, 'auto' or None. Got -0.1 instead."),
     ({"tau": -1.0}, "The 'tau' parameter of GARNET must be a number >= 0 or 'mean'. Got -1.0 instead."),

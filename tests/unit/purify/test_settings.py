@@ -27,7 +27,9 @@ def test_the_rank(rank, graph, expected):
 
 @pytest.mark.parametrize("bad", [0, -3, 2.5, True, "many"])
 def test_a_rank_that_is_none(bad):
-    with pytest.raises(ParameterError, match="'rank' parameter of GARNET must be an integer >= 1 or 'auto'"):
+    with pytest.raises(
+        ParameterError, match="'rank' parameter of GARNET must be an integer >= 1 or one of 'auto', 'low'"
+    ):
         GARNET(rank=bad)
 
 
