@@ -120,11 +120,12 @@ class _Line:
         self._line.update(self._task, description=printable(step))
 
 
-def number(text: str, name: str, word: str, kind: type) -> Any:
-    """A number, or the one word that may stand for it."""
-    if text == word:
-        return word
+def number(text: str, name: str, word: str, kind: type, *others: str) -> Any:
+    """A number, or one of the words that may stand for it."""
+    if text in (word, *others):
+        return text
     try:
         return kind(text)
     except ValueError:
-        raise ParameterError(f"The '{name}' parameter must be a number or '{word}'. Got {text!r} instead.") from None
+        words = " or ".join(map(repr, (word, *others)))
+        raise ParameterError(f"The '{name}' parameter must be a number or {words}. Got {text!r} instead.") from None

@@ -90,7 +90,7 @@ def purify(
     from garnet.purify.memory import InMemory
 
     purifier = GARNET(
-        rank=rank if rank in (None, "low") else number(rank, "rank", "auto", int),
+        rank=None if rank is None else number(rank, "rank", "auto", int, "low"),
         k=k,
         support=None if support == "none" else number(support, "support", "auto", float),
         gamma=gamma,
