@@ -127,5 +127,5 @@ def number(text: str, name: str, word: str, kind: type, *others: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        words = " or ".join(map(repr, (word, *others)))
-        raise ParameterError(f"The '{name}' parameter must be a number or {words}. Got {text!r} instead.") from None
+        allowed = " or ".join([", ".join(["a number", *map(repr, others)]), repr(word)])
+        raise ParameterError(f"The '{name}' parameter must be {allowed}. Got {text!r} instead.") from None

@@ -174,7 +174,7 @@ REFUSED = [
     ("no edges", no_edges, ["in.npz"], "no edges between them; there is nothing to purify"),
     ("k too large", small, ["in.npz", "--k", "5"], "'k' parameter of GARNET must be below the number of nodes, 5"),
     ("rank too large", small, ["in.npz", "--rank", "5"], "'rank' parameter of GARNET must be below 5"),
-    ("rank in words", small, ["in.npz", "--rank", "ten"], "must be a number or 'auto'. Got 'ten' instead"),
+    ("rank in words", small, ["in.npz", "--rank", "ten"], "must be a number, 'low' or 'auto'. Got 'ten' instead"),
     ("gamma out of range", small, ["in.npz", "--gamma", "2"], "'gamma' parameter of GARNET must be between 0 and 1"),
     ("unknown features", small, ["in.npz", "--features", "bag"], "must be one of 'auto', 'none', 'raw'"),
     ("no features", small, ["in.npz", "--features", "raw"], "the graph has no features"),
