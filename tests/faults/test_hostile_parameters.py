@@ -256,7 +256,7 @@ def test_more_memory_than_a_machine_has_is_fine():
     ("kind", "parameters", "wanted"),
     [
         (GARNET, {"rank": -3}, "an integer >= 1 or one of 'auto', 'low'. Got -3 instead."),
-        (GARNET, {"k": 0}, "an integer >= 1. Got 0 instead."),
+        (GARNET, {"k": -1}, "an integer >= 0. Got -1 instead."),
         (GARNET, {"support": np.zeros(2)}, "between 0 and 1, 'auto' or None. Got array([0., 0.]) instead."),
         (InMemory, {"solver": Chebyshev}, "a solver. Got <class "),
         (Chebyshev, {"growth": 0.5}, "a number above 1. Got 0.5 instead."),

@@ -46,7 +46,8 @@ def purify(
         str | None, typer.Option(help="Eigenpairs, 'low' or 'auto'.  [default: 70, or half the nodes]")
     ] = None,
     k: Annotated[
-        int | None, typer.Option(help="Nearest neighbours of each node.  [default: what a sparse graph lacks]")
+        int | None,
+        typer.Option(help="Nearest neighbours of each node; 0 adds no edges.  [default: what a sparse graph lacks]"),
     ] = None,
     support: Annotated[
         str, typer.Option(help="Share of the input's edges, the least supported, to doubt; 'auto', or 'none' for all.")

@@ -15,6 +15,7 @@ from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
     AnyNumber,
     Count,
+    Natural,
     NonNegative,
     PositiveOrInfinite,
     Seed,
@@ -68,7 +69,8 @@ class GARNET(Purifier):
             alike features, less where they do so less, down to 0.15 where edges tell nothing of features.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
         k: neighbours of each node. None is 15 less the mean degree, but at least 10; or none at all where the mean
-            degree is above 24: a graph that has edges enough is given none that nobody wrote.
+            degree is above 24: a graph that has edges enough is given none that nobody wrote. With 0 edges are only
+            dropped, never added.
         support: share of the input's edges, the least supported, that stay only if they join near neighbours; the
             others stay anyway. What supports an edge is that its ends are alike in V and share neighbours. `auto` is
             0.3, or 0.2 where k is 0 and nothing makes up for a true edge that is lost. None is the paper's: no edge
@@ -97,7 +99,7 @@ class GARNET(Purifier):
     feature_rank: Count | None = 64
     feature_weight: NonNegative | Literal["auto"] = "auto"
     scaling: Scaling = "unit"
-    k: Count | None = None
+    k: Natural | None = None
     support: Share | Literal["auto"] | None = "auto"
     overlap: NonNegative = 4.0
     score: Score = "distance"
@@ -111,6 +113,8 @@ class GARNET(Purifier):
         quantile = self.gamma_unit == "absolute" or 0 <= self.gamma <= 1
         yield "gamma", quantile, "between 0 and 1 as a quantile"
         weighed = (self.weight, self.score) != ("score", "distance")
+        stays = self.k != 0 or self.support is not None
+        yield "k", stays, "at least 1 where 'support' is None, or no edge would stay"
         yield "weight", weighed, "'similarity' or 'one' with score 'distance'"
 
     @classmethod

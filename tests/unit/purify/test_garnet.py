@@ -203,8 +203,9 @@ def test_a_graph_without_edges_is_refused():
 
 
 BAD_PARAMETERS = [
-    ({"k": 0}, "The 'k' parameter of GARNET must be an integer >= 1. Got 0 instead."),
-    ({"k": 2.5}, "The 'k' parameter of GARNET must be an integer >= 1. Got 2.5 instead."),
+    ({"k": -1}, "The 'k' parameter of GARNET must be an integer >= 0. Got -1 instead."),
+    ({"k": 2.5}, "The 'k' parameter of GARNET must be an integer >= 0. Got 2.5 instead."),
+    ({"k": 0, "support": None}, "must be at least 1 where 'support' is None, or no edge would stay. Got 0 instead."),
     ({"k": 300}, "The 'k' parameter of GARNET must be below the number of nodes, 300. Got 300 instead."),
     ({"rank": 300}, "The 'rank' parameter of GARNET must be below 300, the node count. Got 300 instead."),
     ({"rank": 0}, "The 'rank' parameter of GARNET must be an integer >= 1 or one of 'auto', 'low'. Got 0 instead."),
@@ -221,7 +222,7 @@ BAD_PARAMETERS = [
     ({"gamma": math.nan}, "The 'gamma' parameter of GARNET must be a number. Got nan instead."),
     ({"seed": 0.5}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got 0.5 instead."),
     ({"seed": -1}, "The 'seed' parameter of GARNET must be an integer from 0 to 2^63 - 1. Got -1 instead."),
-    ({"k": "5"}, "The 'k' parameter of GARNET must be an integer >= 1. Got '5' instead."),
+    ({"k": "5"}, "The 'k' parameter of GARNET must be an integer >= 0. Got '5' instead."),
     ({"gamma": None}, "The 'gamma' parameter of GARNET must be a number. Got None instead."),
     ({"score": "cosine"}, "must be one of 'distance', 'signed', 'distortion'. Got 'cosine' instead."),
     ({"weight": "score"}, "must be 'similarity' or 'one' with score 'distance'. Got 'score' instead."),
@@ -491,3 +492,15 @@ def test_public_names():
     assert all(getattr(garnet, name) for name in garnet.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Garnet'"):
         garnet.Garnet  # noqa: B018
+
+
+@pytest.mark.parametrize("support", [0.05, 0.2])
+def test_without_neighbours_edges_are_dropped_and_nothing_else_is_changed(support):
+    rng = np.random.default_rng(0)
+    graph = cora()
+    weighted = graph.with_edges(graph.edges, rng.uniform(0.5, 2, graph.num_edges))
+    result = GARNET(k=0, support=support).purify(weighted)
+    assert result.ledger.added.shape[1] == 0
+    assert result.ledger.dropped.shape[1] == pytest.approx(support * graph.num_edges, rel=0.02)
+    kept = result.graph.adjacency
+    assert (kept != weighted.adjacency.multiply(kept != 0)).nnz == 0
