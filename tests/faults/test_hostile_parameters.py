@@ -232,7 +232,10 @@ def numbers_of_garnet():
 @given(name=numbers_of_garnet(), value=st.floats() | st.integers() | st.integers(-(10**40), 10**40))
 def test_any_number_is_stored_or_refused(name, value):
     one, said = attempt(GARNET, **{name: value})
-    assert said.startswith(f"The '{name}' parameter of GARNET must be ") if one is None else getattr(one, name) == value
+    if one is None:
+        assert said.startswith(f"The '{name}' parameter of GARNET must be ")
+    else:  # an integer that no float is near to becomes the nearest
+        assert getattr(one, name) in (value, float(value))
 
 
 def test_numbers_of_numpy_become_those_of_python():
