@@ -147,19 +147,13 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     train, val = (_shares(wanted) if wanted else entry.shares) or _shares("random")
     require_split(train, val, seed)
     graph = _clean(name, entry)
-    if wanted is None:
-        found = _published_split(graph, entry, entry.split)
-        if found is None and entry.shares is not None:
-            found = random_split(graph.labels, train=train, val=val, seed=seed)
-    elif wanted.startswith("random"):
+    published = wanted or entry.split
+    found = None if published.startswith("random") else _published_split(graph, entry, published)
+    if found is None and wanted is not None and not wanted.startswith("random"):
+        sought = _sought(f"{entry.folder}/{_split_file(entry, wanted)}")
+        raise GraphError(f"The split '{wanted}' of {name} was not found: {sought}; put it there, or choose 'random'.")
+    if found is None and (wanted is not None or entry.shares is not None):
         found = random_split(graph.labels, train=train, val=val, seed=seed)
-    else:
-        found = _published_split(graph, entry, wanted)
-        if found is None:
-            file = f"{entry.folder}/{_split_file(entry, wanted)}"
-            raise GraphError(
-                f"The split '{wanted}' of {name} was not found: {_sought(file)}; put it there, or choose 'random'."
-            )
     return as_graph(graph, split=found)
 
 

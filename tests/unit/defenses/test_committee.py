@@ -10,8 +10,9 @@ from scipy.special import log_softmax, logsumexp
 from garnet import GARNET, as_graph
 from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, load, random_split
-from garnet.defenses.committee import Committee, CommitteeWarning, called, likeliest_weights
+from garnet.defenses.committee import Committee, CommitteeWarning, called
 from garnet.defenses.purified import Purified
+from garnet.defenses.weighting import likeliest_weights
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Split
 from garnet.training.loop import Training
