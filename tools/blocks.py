@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
-from tools.records import Benchmark, Cells, read_json
+from tools import leave_it_on
+from tools.markdown import NONE, table
+from tools.records import STUDIES, Benchmark, Cells, read_json
 
-STUDIES = Path(__file__).resolve().parents[1] / "studies"
-NONE = "—"  # where the paper, or a record, has no number
 _STAGES = ("embed", "neighbours", "prune")
 _STUDY = "study "
 
@@ -31,12 +31,6 @@ def block(name: str, records: Path) -> str:
     if name.startswith(_STUDY):
         return study(name.removeprefix(_STUDY), records)
     return BLOCKS[known_name(name, BLOCKS, "block", exact=True)](records)
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], labels: int = 1) -> str:
-    """A table in Markdown whose first columns are labels and whose others are numbers."""
-    rule = ["---" if number < labels else "---:" for number in range(len(heads))]
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (heads, rule, *rows))
 
 
 def study(name: str, records: Path) -> str:
@@ -488,5 +482,5 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         accuracy, arxiv, attack_speed, audit_areas, audit_clean, audit_doubts, audit_precisions, campaign, cluster,
         coverage, cuda_agreement, defense_speed, determinism, disk, ledger, multilevel, products, recipe, speed,
     )
-}  # fmt: skip
+} | leave_it_on.BLOCKS  # fmt: skip
 """By the name that a page says."""

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from garnet.bench.cell import Cell
 from garnet.bench.published import Published, accuracy
 from garnet.bench.record import Record, latest, read_records
 from garnet.errors import GarnetError
+
+STUDIES = Path(__file__).resolve().parents[1] / "studies"
 
 
 class Cells:
@@ -33,6 +36,10 @@ class Cells:
             first = damages[0]
             raise GarnetError(f"Line {first.line} of the record {path} is damaged: {first.why}. To make it: {cure}")
         self._records = tuple(record for record in latest(records).values() if record.status == "done")
+
+    def at(self, cell: Cell) -> Record | None:
+        """What was measured of a cell, if it was."""
+        return next((record for record in self._records if record.key == cell.key), None)
 
     def where(self, **facts: Any) -> tuple[Record, ...]:
         """The cells with these facts, such as graph="cora"; of facts that are mappings, all must be equal."""

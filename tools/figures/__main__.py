@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 
 from garnet.errors import GarnetError
-from tools.figures import FIGURES, write
+from tools.figures import FIGURES, measured, write
 
 
 def main() -> None:
-    """Draw what the command line names; all figures if it names none."""
+    """Draw what the command line names; all figures that have records if it names none."""
     parser = argparse.ArgumentParser(prog="python -m tools.figures", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"figures to draw: {', '.join(FIGURES)} (default: all)"
+        "names", nargs="*", metavar="NAME", help=f"figures to draw: {', '.join(FIGURES)} (default: all with records)"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/figures"), help="a folder for the figures")
     parser.add_argument("--records", type=Path, default=Path("results"), help="the records that they are drawn from")
@@ -26,6 +26,9 @@ def main() -> None:
     for path in written:
         if path.suffix != ".png":
             print(path)
+    if not given.names:
+        for name in FIGURES.keys() - set(measured(given.records)):
+            print(f"left out {name}, which has not been measured; to do so: {FIGURES[name].command}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.figures import budgets, cost, doubts, neighbourhoods, refinement, spectra, sweeps
+from tools.figures import budgets, cost, doubts, leave_it_on, neighbourhoods, refinement, spectra, sweeps
+from tools.leave_it_on import COMMAND, RECORD
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,5 +153,14 @@ FIGURES: dict[str, Drawing] = {
         records=("audit.json",),
         command=doubts.COMMAND,
         draw=doubts.false_alarms,
+    ),
+    "leave-it-on": Drawing(
+        title="What a defence costs where nobody attacks, and gains where somebody does",
+        see="GPRGNN with each defence against GPRGNN with none, one point a graph and attack; in grey, the other "
+        "defences. Further left costs less, further up gains more. Under Nettack both are of its targets. The means "
+        "are of all clean graphs, and of all attacks that were measured.",
+        records=(RECORD,),
+        command=COMMAND,
+        draw=leave_it_on.cost_and_gain,
     ),
 }

@@ -54,7 +54,7 @@ def write(
 ) -> tuple[Path, ...]:
     """Draw figures into a folder, each as SVG and PNG; all of them, unless some are named, with the page `index.md`.
 
-    Nothing is written before all could be drawn.
+    Nothing is written before all could be drawn. Unless it is named, a figure that has not been measured is left out.
 
     Args:
         output: the folder, made if need be.
@@ -72,13 +72,14 @@ def write(
     """
     wanted = [known_name(name, FIGURES, "figure") for name in only]
     folder = require_folder(Path(output), inputs=[Path(records)])
-    written = [folder / f"{name}.{kind}" for name in wanted or FIGURES for kind in ("svg", "png")]
+    names = wanted or measured(Path(records)) or list(FIGURES)  # of which the first tells which record is missing
+    written = [folder / f"{name}.{kind}" for name in names for kind in ("svg", "png")]
     if not wanted:
         written.append(folder / "index.md")
     if folder.is_dir():
         for path in written:
             require_file(path, overwrite=overwrite)
-    drawn = {name: draw(name, records) for name in wanted or FIGURES}
+    drawn = {name: draw(name, records) for name in names}
     with writing(folder):
         folder.mkdir(exist_ok=True)
     with canvas.style():
@@ -91,8 +92,13 @@ def write(
     return tuple(written)
 
 
+def measured(records: Path) -> list[str]:
+    """The figures whose records are there."""
+    return [name for name, drawing in FIGURES.items() if all((records / record).exists() for record in drawing.records)]
+
+
 def index(records: Path, shown_in: Path) -> str:
-    """The page that shows all figures, in Markdown, with links to their records from the folder that it is in."""
+    """The page of all measured figures, in Markdown, with links to their records from the folder that it is in."""
     there = Path(os.path.relpath(records, shown_in)).as_posix()
     parts = [
         "# Figures",
@@ -101,7 +107,8 @@ def index(records: Path, shown_in: Path) -> str:
         "tables and text: its own figures have no numbers to read. Drawing needs the records alone; most of the "
         "commands that make the records need the published graphs, in the folder that `GARNET_DATA` names.",
     ]
-    for name, drawing in FIGURES.items():
+    for name in measured(records):
+        drawing = FIGURES[name]
         files = ", ".join(f"[`{record}`]({there}/{record})" for record in drawing.records)
         parts += [
             f"## {drawing.title}",
