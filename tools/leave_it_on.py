@@ -28,7 +28,7 @@ _DEFENSES = {
 }
 _SHORTLY = ("none", "garnet", "committee")
 _ATTACKS = {"metattack": "Metattack", "nettack": "Nettack", "prbcd": "PR-BCD"}
-_STRONGEST = {"metattack": 0.2, "nettack": 5.0, "prbcd": 0.1}  # of the budgets that all graphs of an attack have
+_USUAL_BUDGETS = {"metattack": 0.2, "nettack": 5.0, "prbcd": 0.1}  # those that all graphs of an attack have
 _ABBREVIATIONS = ("acm", "dblp", "uai")
 
 
@@ -54,9 +54,9 @@ class Row:
         return self.budget > 0
 
     @property
-    def strongest(self) -> bool:
-        """Whether the attack has the budget that stands for it where there is no room for all of them."""
-        return self.budget == _STRONGEST.get(self.attack)
+    def usual(self) -> bool:
+        """Whether the attack has the budget that stands for it where there is no room for all budgets."""
+        return self.budget == _USUAL_BUDGETS.get(self.attack)
 
     @property
     def graph_label(self) -> str:
@@ -70,6 +70,11 @@ class Row:
             return "clean" if self.attack == "none" else f"clean, {_ATTACKS[self.attack]}'s targets"
         shown = f"{self.budget:g}" if self.attack == "nettack" else f"{100 * self.budget:g} %"
         return f"{_ATTACKS[self.attack]} {shown}"
+
+    @property
+    def label(self) -> str:
+        """The graph, and the attack if there is one."""
+        return f"{self.graph_label} {self.attack_label}" if self.attacked else self.graph_label
 
     def accuracy(self, defense: str) -> float | None:
         """Mean accuracy with a defence in percent; None where it was not measured."""
@@ -134,7 +139,7 @@ def in_short(cells: Cells) -> str:
             row.graph_label, row.attack_label,
             *clean_row(row, rows).outcomes(_SHORTLY, sd=False), *row.outcomes(_SHORTLY, sd=False),
         ]
-        for row in rows if row.strongest
+        for row in rows if row.usual
     ]  # fmt: skip
     names = [_DEFENSES[defense] for defense in _SHORTLY]
     heads = ["GPRGNN on", "under", f"clean: {names[0]}", *names[1:], f"attacked: {names[0]}", *names[1:]]
@@ -177,7 +182,7 @@ def against_the_better(cells: Cells) -> str:
     over = {row: row.gain("committee", ("none", "garnet")) for row in rows}
     shown = [
         [
-            f"{row.graph_label} {row.attack_label}", *row.outcomes(("none", "garnet", "rung", "committee"), sd=False),
+            row.label, *row.outcomes(("none", "garnet", "rung", "committee"), sd=False),
             signed(over[row]), signed(row.gain("committee", ("rung",))),
         ]
         for row in rows
@@ -216,11 +221,8 @@ def _sentence(where: str, rows: Iterable[Row]) -> str:
         gains = {row: row.gain(defense) or 0.0 for row in compared}
         worst = min(gains, key=lambda row: gains[row], default=None)
         if worst is not None:
-            place = f"{worst.graph_label}, {worst.attack_label}"
-            told.append(
-                f"{name} {_changes(fmean(gains.values()))} points on the mean and {_changes(gains[worst])} at worst "
-                f"({place})"
-            )
+            mean, least = _changes(fmean(gains.values())), _changes(gains[worst])
+            told.append(f"{name} {mean} points on the mean and {least} at worst ({worst.label})")
     return f"On {len(compared)} {where} {'; '.join(told)}." if told else ""
 
 
@@ -232,7 +234,7 @@ def _behind(rows: Iterable[Row], others: Sequence[str]) -> dict[Row, float]:
 
 def _told_behind(rows: Sequence[Row], others: Sequence[str], what: str) -> str:
     behind = _behind(rows, others)
-    told = "; ".join(f"{row.graph_label} {row.attack_label} ({signed(gain)})" for row, gain in behind.items())
+    told = "; ".join(f"{row.label} ({signed(gain)})" for row, gain in behind.items())
     return f"{what}: {told or 'none'}."
 
 

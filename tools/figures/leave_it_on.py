@@ -62,11 +62,11 @@ def cost_and_gain(folder: Path) -> Figure:
 
 
 def _cloud(defense: str, rows: list[Row]) -> _Cloud:
-    """Under the strongest budget of each attack, where cost and gain were both measured."""
+    """Under the usual budget of each attack, where cost and gain were both measured."""
     cloud = {}
     for row in rows:
         clean, gain = clean_row(row, rows).gain(defense), row.gain(defense)
-        if row.strongest and clean is not None and gain is not None:
+        if row.usual and clean is not None and gain is not None:
             cloud[row] = (-clean, gain)
     return cloud
 
@@ -104,7 +104,7 @@ def _write_names(axes: Axes, cloud: _Cloud) -> None:
 def _explain_markers(figure: Figure, rows: list[Row]) -> None:
     from matplotlib.lines import Line2D
 
-    attacks = {row.attack: row.attack_label for row in rows if row.strongest}
+    attacks = {row.attack: row.attack_label for row in rows if row.usual}
     handles = [
         Line2D([], [], color=GREY, marker=_MARKERS[attack], linestyle="none", label=label)
         for attack, label in attacks.items()
