@@ -59,9 +59,14 @@ class Votes:
             decided=spoke.argmax(dim=0).short().cpu().numpy(),
         )
 
+    @property
+    def decided_shares(self) -> NDArray[np.float64]:
+        """(members,) at which share of the nodes each decided."""
+        return np.bincount(self.decided, minlength=len(self.members)) / max(len(self.decided), 1)
+
     def disagreement(self, chosen: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """(n,) how much of the say is with members that would have chosen another class than `chosen`, (n,)."""
-        return np.where(self.predictions == chosen, 0, self.say).sum(axis=0, dtype=np.float32)
+        return np.asarray(np.where(self.predictions == chosen, 0, self.say).sum(axis=0), dtype=np.float32)
 
 
 @runtime_checkable
