@@ -24,7 +24,7 @@ from garnet.cli.console import (
 )
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
-from garnet.progress import Step
+from garnet.progress import Step, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,9 +203,6 @@ def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progre
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
     import numpy as np
 
-    seconds: dict[str, float] = {}
-    for stage in best.stages:
-        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
     accuracies = [one.accuracy() for one in predictors]
     confusion = sum(one.confusion() for one in predictors) / len(predictors)
     return {
@@ -220,7 +217,7 @@ def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> 
         "confusion": np.asarray(confusion).round(2).tolist(),
         "calibration_error": float(np.mean([one.calibration_error() for one in predictors])),
         **_members(best),
-        "seconds": seconds,
+        "seconds": seconds_of(best.stages),
         "best_seed": best.seed,
     }
 

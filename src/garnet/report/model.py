@@ -117,7 +117,10 @@ def _about(model: Predictor) -> Section:
     if isinstance(model.backbone, Committee):
         # Its members are many words, and have a section of their own.
         own = model.backbone
-        about = {"model": f"Committee(doubt={own.doubt:g}, shrinkage={own.shrinkage:g})", "of": repr(own.backbone)}
+        about = {
+            "model": f"Committee(doubt={own.doubt:g}, shrinkage={own.shrinkage:g})",
+            "each member": repr(own.backbone),
+        }
     else:
         about = {"model": repr(model.backbone) if model.backbone is not None else "not one of the library's own"}
     said = {

@@ -25,7 +25,7 @@ from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
 from garnet.io.npz import write_npz
 from garnet.parameters import require_device
-from garnet.progress import Stage
+from garnet.progress import Stage, seconds_of
 from garnet.purify.result_file import described_as, read_made, read_stages
 from garnet.registry import BACKBONES, PURIFIERS
 from garnet.training.calibration import expected_calibration_error
@@ -190,7 +190,7 @@ class Predictor:
         with suppress(GraphError):  # without labels or test nodes there is none
             facts["test accuracy"] = f"{self.accuracy():.1%}"
         if self.stages:
-            facts["stages"] = ", ".join(f"{stage.name} {stage.seconds:.2f} s" for stage in self.stages)
+            facts["stages"] = ", ".join(f"{name} {value:.2f} s" for name, value in seconds_of(self.stages).items())
         return facts
 
     def _require_model(self) -> Backbone[Any]:

@@ -16,10 +16,11 @@ function showVotes(box) {
   }
   // A number and a bar as long as it.
   function measured(line, share, colour) {
-    const bar = document.createElement("span");
-    bar.className = "share " + colour;
-    bar.style.width = "calc(var(--full) * " + share / 100 + ")";
-    cell(line, percent(share), "td", true).prepend(bar);
+    const track = document.createElement("span"), bar = document.createElement("span");
+    track.className = "track " + colour;
+    bar.style.width = share + "%";
+    track.append(bar);
+    cell(line, percent(share), "td", true).append(track);
   }
 
   function go(id) {
@@ -42,7 +43,7 @@ function showVotes(box) {
       : ", which none of its members would have said alone";
     chooser.status.replaceChildren("Node ", isolated(name), (data.labels ? ", label " + classOf(data.labels[at]) : "") +
       ": the committee says " + data.chosen[at] + " (" + percent(data.sure[at]) + " sure)" + others + "; " +
-      data.members[data.decided[at]] + " decided.");
+      data.members[data.decided[at]] + (alike ? " decided." : " spoke most for it."));
   }
   go(chooser.first);
 }
