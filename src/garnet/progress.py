@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -52,6 +52,14 @@ class Stage:
     name: str
     seconds: float
     peak_bytes: int
+
+
+def seconds_of(stages: Iterable[Stage]) -> dict[str, float]:
+    """The seconds of stages by name, those of one name added up: models of one kind are trained one after another."""
+    seconds: dict[str, float] = {}
+    for stage in stages:
+        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
+    return seconds
 
 
 class Clock:

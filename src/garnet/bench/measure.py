@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from garnet.bench.schema import LONGEST_REASON
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.graph import Graph
 from garnet.machine import machine, peak_memory, versions
-from garnet.progress import Clock, Progress, Stage, Step
+from garnet.progress import Clock, Progress, Stage, Step, seconds_of
 
 Measured = tuple[dict[str, Any], tuple[Stage, ...]]
 """Values by name, ready for JSON, and what they cost."""
@@ -84,7 +84,8 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
     else:
         mean, sd = spread(values.get("accuracy", []))
         known |= {"values": {name: _finite(value) for name, value in values.items()}, "mean": mean, "sd": sd}
-        return _record(cell, _seconds(stages, time.perf_counter() - start), status="done", **known)
+        seconds = seconds_of(stages) | {"total": time.perf_counter() - start}
+        return _record(cell, seconds, status="done", **known)
     return failed(cell, reason, time.perf_counter() - start, **known)
 
 
@@ -216,13 +217,6 @@ def _of_the_method(parameters: Any) -> Any:
     if not isinstance(parameters, dict):
         return parameters
     return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
-
-
-def _seconds(stages: Sequence[Stage], total: float) -> dict[str, float]:
-    seconds: dict[str, float] = {}
-    for stage in stages:
-        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
-    return seconds | {"total": total}
 
 
 def _finite(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from garnet.cli.console import (
     Json,
@@ -23,8 +23,8 @@ from garnet.cli.console import (
     with_split,
 )
 from garnet.cli.outputs import Outputs, Overwrite
-from garnet.cli.report import command_line
-from garnet.progress import Step
+from garnet.cli.report import command_line, require_page
+from garnet.progress import Step, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,10 @@ def train(
             "accuracy before and after to this .npz file, for garnet report.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Where to write a report on the best model that opens in a browser: .html."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
@@ -108,6 +112,8 @@ def train(
     for path, what in ((output, "A model"), (save_as, "A result")):
         if path is not None:
             require_archive(path, what)
+    if report is not None:
+        require_page(report)
     chosen = _chosen(defense, purify, backbone)
     if save_as is not None and chosen not in ("committee", "garnet"):
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
@@ -118,7 +124,7 @@ def train(
     if output is not None and not gives_model(chosen):
         raise ParameterError(f"What {chosen!r} learns fits its graph alone and cannot be saved; leave --output out.")
     fitted = named_defense(chosen, backbone=backbone, training=training, device=device)
-    outputs = Outputs(context, written=["output", "save_as"], read=["source"])
+    outputs = Outputs(context, written=["output", "save_as", "report"], read=["source"])
     if outputs.done:
         return
     with outputs, stages() as progress:
@@ -133,6 +139,12 @@ def train(
         if output is not None:
             progress(Step("write"))
             best.save(outputs.staged(output), command=command_line())
+        if report is not None:
+            from garnet.report.page import write_report
+
+            progress(Step("report"))
+            title = f"{'A committee' if best.votes is not None else 'A model'} of {source.name}"
+            write_report(best, outputs.staged(report), title=title, command=command_line())
     facts = _facts(require_trainable(graph)[0], predictors, best)
     facts["features"] = graph.num_features or ONE_HOT
     if as_json:
@@ -145,6 +157,8 @@ def train(
         err.print(f"wrote {printable(output)}: the model of seed {best.seed}{why}", soft_wrap=True)
     if save_as is not None:
         err.print(f"wrote {printable(save_as)}, for garnet report", soft_wrap=True)
+    if report is not None:
+        err.print(f"wrote {printable(report)}; open it in a browser", soft_wrap=True)
 
 
 def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
@@ -189,11 +203,6 @@ def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progre
 def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
     import numpy as np
 
-    from garnet.defenses.committee import Committee
-
-    seconds: dict[str, float] = {}
-    for stage in best.stages:
-        seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
     accuracies = [one.accuracy() for one in predictors]
     confusion = sum(one.confusion() for one in predictors) / len(predictors)
     return {
@@ -207,9 +216,19 @@ def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> 
         "epochs": [one.epoch for one in predictors],
         "confusion": np.asarray(confusion).round(2).tolist(),
         "calibration_error": float(np.mean([one.calibration_error() for one in predictors])),
-        "members": best.backbone.weights(best) if isinstance(best.backbone, Committee) else {},
-        "seconds": seconds,
+        **_members(best),
+        "seconds": seconds_of(best.stages),
         "best_seed": best.seed,
+    }
+
+
+def _members(best: Predictor) -> dict[str, dict[str, float]]:
+    """What each member of a committee counts, and at which share of the nodes it decided; nothing of another model."""
+    if (votes := best.votes) is None:
+        return {"members": {}, "decided": {}}
+    return {
+        name: dict(zip(votes.members, shares.tolist(), strict=True))
+        for name, shares in (("members", votes.weights), ("decided", votes.decided_shares))
     }
 
 
@@ -220,12 +239,17 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
     first.add_row("calibration error", f"{facts['calibration_error']:.1%}, how sure less how right")
-    for name, weight in facts["members"].items():
-        first.add_row(f"weight, {name}", f"{weight:.2f}")
     if isinstance(facts["features"], str):
         first.add_row("features", f"{facts['features']}, since it has none")
     for name, seconds in facts["seconds"].items():
         first.add_row(f"seconds, {name}", f"{seconds:.2f}")
+    tables = [first]
+    if facts["members"]:
+        columns = (Column(name, justify="right") for name in ("weight", "decided"))
+        members = Table("member", *columns, title=f"Who decided, seed {facts['best_seed']}", title_justify="left")
+        for name, weight in facts["members"].items():
+            members.add_row(printable(name), f"{weight:.2f}", f"{facts['decided'][name]:.1%}")
+        tables.append(members)
     classes = range(len(facts["confusion"]))
     second = Table(title="True classes in rows, predicted in columns, mean over seeds", title_justify="left")
     second.add_column("class")
@@ -236,4 +260,4 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
         row = facts["confusion"][one]
         share = f"{row[one] / sum(row):.0%}" if sum(row) else "-"
         second.add_row(str(one), *(f"{count:.0f}" if count else "·" for count in row), share)
-    return [first, second] if len(classes) <= 20 else [first]
+    return [*tables, second] if len(classes) <= 20 else tables

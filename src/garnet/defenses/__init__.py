@@ -3,7 +3,7 @@
 from garnet.defenses.adversarial_training import AdversarialTraining
 from garnet.defenses.audited import Audited
 from garnet.defenses.base import Defense, Model
-from garnet.defenses.committee import Committee, CommitteeWarning, Votes
+from garnet.defenses.committee import Committee, CommitteeWarning
 from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.gnnguard import GNNGuard
@@ -19,6 +19,7 @@ from garnet.defenses.simp_gcn import SimPGCN
 from garnet.defenses.soft_median_gdc import SoftMedianGDC
 from garnet.defenses.tsvd import TSVD
 from garnet.purify.base import Purifier
+from garnet.training.votes import Votes
 
 __all__ = [
     "LFR", "RGCN", "RSGNN", "RUNG", "TSVD", "AdversarialTraining", "Audited", "Committee", "CommitteeWarning",

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.audit import Audit
@@ -30,6 +29,7 @@ from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
+from garnet.training.votes import Votes
 
 MEMBERS: tuple[Purifier | None, ...] = (None, Audited(), GARNET(), GARNET(rank="low"), FeatureKNN())
 """The graph as it is, as far as an audit believes it, purified, of low rank, and of features alone."""
@@ -58,25 +58,6 @@ class CommitteeInputs:
 
     views: dict[int, Any]
     doubt: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Votes:
-    """How a committee came to its answer.
-
-    Attributes:
-        members: what each is called.
-        weights: (members,) what each counts where no edge is doubted.
-        say: (members, n) what each counts at a node.
-        predictions: (members, n) the class each would have chosen.
-        decided: (n,) by its place, the member that spoke most for the class that was chosen.
-    """
-
-    members: tuple[str, ...]
-    weights: NDArray[np.float64]
-    say: NDArray[np.float64]
-    predictions: NDArray[np.int64]
-    decided: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +125,15 @@ class Committee(Defense):
     def logits(self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes) logarithms of the members' probabilities, mixed, over the temperature."""
         said, say, _ = self._said(parameters, inputs, noise)
-        return torch.logsumexp(said + say[..., None], dim=1) / parameters[_TEMPERATURE][:, None, None]
+        return _mixed(said, say, parameters[_TEMPERATURE])
+
+    def decide(self, parameters: Parameters, inputs: CommitteeInputs) -> tuple[Tensor, Votes]:
+        """(n, classes) logits of one committee, and who decided."""
+        said, say, rows = self._said(parameters, inputs, None)
+        (scores,) = _mixed(said, say, parameters[_TEMPERATURE])
+        names, weights = [self.names[i] for i in rows], parameters[_WEIGHTS][0, list(rows)]
+        doubt = inputs.doubt[list(rows.values())]
+        return scores, Votes.of(names, weights, said=said[0], say=say[0], doubt=doubt, chosen=scores.argmax(dim=1))
 
     def weights(self, predictor: Predictor) -> dict[str, float]:
         """What each member of a trained committee counts where no edge is doubted, by what it is called.
@@ -152,31 +141,20 @@ class Committee(Defense):
         Raises:
             GraphError: the predictor is no committee's.
         """
-        _require_committee(predictor)
-        weights = predictor.parameters[_WEIGHTS].double().softmax(dim=0).tolist()
-        return {name: weight for name, weight in zip(self.names, weights, strict=True) if weight > 0}
+        votes = self.votes(predictor)
+        return dict(zip(votes.members, votes.weights.tolist(), strict=True))
 
     def votes(self, predictor: Predictor) -> Votes:
-        """Who decided, for every node of the graph that a committee was trained on.
+        """Who decided, for every node of the predictor's graph.
 
         Raises:
             GraphError: the predictor is no committee's.
         """
-        _require_committee(predictor)
-        parameters = {name: value[None] for name, value in predictor.parameters.items()}
-        inputs = self.prepare(predictor.graph, "cpu")
-        with torch.no_grad():
-            said, say, places = self._said(parameters, inputs, None)
-        say = say[0].exp()
-        chosen = torch.from_numpy(predictor.predictions())
-        spoke = say * said[0].exp().gather(2, chosen.expand(len(say), -1)[..., None])[..., 0]
-        return Votes(
-            members=tuple(self.names[i] for i in places),
-            weights=parameters[_WEIGHTS][0, places].softmax(dim=0).double().numpy(),
-            say=say.double().numpy(),
-            predictions=said[0].argmax(dim=2).numpy(),
-            decided=spoke.argmax(dim=0).numpy(),
-        )
+        if predictor.votes is None:
+            raise GraphError(
+                "These predictions are those of one model, and no members of a Committee had a say in them."
+            )
+        return predictor.votes
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         views, doubt, stages = self._views(graph, self.device, progress)
@@ -215,7 +193,8 @@ class Committee(Defense):
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
         given = said[:, nodes, labels]
         weights = likeliest_weights(given, self.doubt * doubt[:, nodes], self.shrinkage)
-        mixed = torch.logsumexp(said + say_at_nodes(weights[None], self.doubt * doubt)[0][..., None], dim=0)
+        say = say_at_nodes(weights[None], self.doubt * doubt)[0]
+        mixed = torch.logsumexp(said + say[..., None], dim=0)
         temperature = likeliest_temperature(mixed[nodes], labels)
         every = torch.full((len(self.members),), -torch.inf)
         every[list(members)] = weights
@@ -223,7 +202,9 @@ class Committee(Defense):
         for place, one in members.items():
             parameters |= {_name(place, name): value for name, value in one.parameters.items()}
         scores = mixed / temperature
-        right = (scores[nodes].argmax(dim=1) == labels).double().mean()
+        chosen = scores.argmax(dim=1)
+        right = (chosen[nodes] == labels).double().mean()
+        names = [self.names[i] for i in members]
         return Predictor(
             graph=graph,
             scores=scores,
@@ -233,6 +214,7 @@ class Committee(Defense):
             epoch=max(one.epoch for one in members.values()),
             val_accuracy=float(right),
             stages=stages,
+            votes=Votes.of(names, weights, said=said, say=say, doubt=doubt, chosen=chosen),
         )
 
     def _views(
@@ -260,8 +242,11 @@ class Committee(Defense):
 
     def _said(
         self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
-    ) -> tuple[Tensor, Tensor, list[int]]:
-        """Of members that have learnt and can read the graph: log-probabilities, log-weights at nodes, and places."""
+    ) -> tuple[Tensor, Tensor, dict[int, int]]:
+        """Of members that have learnt and can read the graph: log-probabilities, log-weights at nodes, rows by place.
+
+        The rows are those of `CommitteeInputs.doubt`.
+        """
         said, rows = [], {}
         for row, (i, view) in enumerate(inputs.views.items()):
             own = {name.removeprefix(_name(i, "")): value for name, value in parameters.items() if _of(i, name)}
@@ -271,12 +256,12 @@ class Committee(Defense):
         if not said:
             raise GraphError("No member of the committee that was trained can read the graph.")
         against = self.doubt * inputs.doubt[list(rows.values())]
-        return torch.stack(said, dim=1), say_at_nodes(parameters[_WEIGHTS][:, list(rows)], against), list(rows)
+        return torch.stack(said, dim=1), say_at_nodes(parameters[_WEIGHTS][:, list(rows)], against), rows
 
 
-def _require_committee(predictor: Predictor) -> None:
-    if not isinstance(predictor.backbone, Committee):
-        raise GraphError("These predictions are those of one model, and no members of a Committee had a say in them.")
+def _mixed(said: Tensor, say: Tensor, temperature: Tensor) -> Tensor:
+    """(S, n, classes) logits, of what members say, (S, members, n, classes), and count, (S, members, n)."""
+    return torch.logsumexp(said + say[..., None], dim=1) / temperature[:, None, None]
 
 
 def called(purifier: Purifier | None) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from garnet.backbones.base import ONE_HOT
+from garnet.defenses.committee import Committee
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
+from garnet.report.committee import committee_sections
 from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
 from garnet.report.statistics import share_interval
 from garnet.training.predictor import Predictor
@@ -16,8 +20,17 @@ from garnet.training.predictor import Predictor
 _BINS, _MOST_CLASSES = 20, 100
 
 
-def model_sections(model: Predictor, command: str = "") -> list[Section]:
-    """Verdict, accuracy, classes, confidence, what the model is, what it cost and how it was made."""
+def model_sections(
+    model: Predictor, command: str = "", nodes: Sequence[int] | None = None, names: Sequence[str] | None = None
+) -> list[Section]:
+    """Verdict, accuracy, classes, confidence, who decided, what the model is, what it cost and how it was made.
+
+    Args:
+        model: any; only one of several members shows who of them decided.
+        command: that made it, if it was one.
+        nodes: see `committee_sections`.
+        names: see `committee_sections`.
+    """
     test = _test_nodes(model)
     labels = model.graph.labels
     if labels is None or not len(test):
@@ -28,10 +41,15 @@ def model_sections(model: Predictor, command: str = "") -> list[Section]:
         f"The model is right on {percent(float(right.mean()))} of {plural(len(test), 'test node')} "
         f"(95 % interval {percent(low)} to {percent(high)})."
     )
+    committee: list[Section] = []
+    if model.votes is not None:
+        alone = (model.votes.predictions[:, test] == labels[test]).mean(axis=1)
+        committee = committee_sections(model, model.votes, alone, nodes, names)
     return [
         Section("", text),
         _accuracy(model, labels),
         _confidence(model, test, right),
+        *committee,
         _classes(model),
         _about(model),
         *cost_section(model.stages),
@@ -96,8 +114,17 @@ def _classes(model: Predictor) -> Section:
 
 
 def _about(model: Predictor) -> Section:
+    if isinstance(model.backbone, Committee):
+        # Its members are many words, and have a section of their own.
+        own = model.backbone
+        about = {
+            "model": f"Committee(doubt={own.doubt:g}, shrinkage={own.shrinkage:g})",
+            "each member": repr(own.backbone),
+        }
+    else:
+        about = {"model": repr(model.backbone) if model.backbone is not None else "not one of the library's own"}
     said = {
-        "model": repr(model.backbone) if model.backbone is not None else "not one of the library's own",
+        **about,
         "seed": model.seed,
         "best epoch": model.epoch,
         "weights": f"{sum(value.numel() for value in model.parameters.values()):,}",

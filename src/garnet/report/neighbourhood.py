@@ -90,15 +90,15 @@ def worth_seeing(ties: Ties, orders: Orders, count: int = MOST_LISTED) -> tuple[
     return [int(node) for node in first if any(one[node] for one in sums)], orders[0][0]
 
 
-def require_nodes(ties: Ties, nodes: Sequence[int]) -> list[int]:
-    """The nodes that are asked for, each once.
+def require_nodes(num_nodes: int, nodes: Sequence[int]) -> list[int]:
+    """The nodes of a graph that are asked for, each once.
 
     Raises:
         ParameterError: one is not of the graph.
     """
     for node in nodes:
-        if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < ties.num_nodes:
-            raise ParameterError(f"A node to show must be one of 0 to {ties.num_nodes - 1}. Got {node!r} instead.")
+        if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < num_nodes:
+            raise ParameterError(f"A node to show must be one of 0 to {num_nodes - 1}. Got {node!r} instead.")
     return [int(node) for node in dict.fromkeys(nodes)]
 
 
@@ -202,7 +202,7 @@ def neighbourhood_section(
         text: what is said above.
     """
     found, why = worth_seeing(ties, orders)
-    listed = list(dict.fromkeys([*require_nodes(ties, nodes or ()), *found]))
+    listed = list(dict.fromkeys([*require_nodes(ties.num_nodes, nodes or ()), *found]))
     if not listed:
         return []
     whole = whole_graph(ties)

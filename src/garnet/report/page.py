@@ -22,6 +22,8 @@ from garnet.report.sections import Section, fragment, source
 from garnet.report.study import study_sections
 from garnet.training.predictor import Predictor
 
+_SCRIPTS = ("choose.js", "neighbourhood.js", "votes.js", "page.js")
+
 Subject = PurificationRecord | Audit | Predictor | Sequence[Record]
 """What a report can be about; records are those of a study."""
 
@@ -44,7 +46,8 @@ def write_report(
         subject: a `PurificationRecord`, an `Audit`, a `Predictor`, or the records of a study.
         path: the file, replaced if it exists; its folder must exist.
         title: of the page; None takes one that says what the subject is.
-        nodes: whose neighbourhoods to show, besides those that changed most.
+        nodes: to show besides those that changed most or, in the report on a committee, that its members disagree on
+            most.
         node_names: n texts to call the nodes by; None takes the graph's own.
         command: that made an audit or a model, if it was one; a subject that was read from a file knows its own.
         cells: how many a study has, if not all of them have records.
@@ -76,8 +79,13 @@ def _sections(
         case Audit():
             _require_names(node_names, subject.graph.num_nodes)
             return "Which edges to doubt", audit_sections(subject, nodes, node_names, command)
+        case Predictor() if subject.votes is not None:
+            _require_names(node_names, subject.graph.num_nodes)
+            return "A committee", model_sections(subject, command, nodes, node_names)
         case _ if nodes is not None or node_names is not None:
-            raise ParameterError("Only the report of a purification or an audit shows nodes; leave them out.")
+            raise ParameterError(
+                "Only the report of a purification, an audit or a committee shows nodes; leave them out."
+            )
         case Predictor():
             return "A trained model", model_sections(subject, command)
         case [*_] if subject and all(isinstance(one, Record) for one in subject):
@@ -97,7 +105,7 @@ def _require_names(names: Sequence[str] | None, n: int) -> None:
 def _page(title: str, sections: Sequence[Section]) -> str:
     """The whole page, which may load nothing and run no script but its own."""
     verdict, *others = sections
-    style, script = source("page.css"), source("neighbourhood.js") + source("page.js")
+    style, script = source("page.css"), "".join(map(source, _SCRIPTS))
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from garnet.graph.provenance import Provenance
-from garnet.progress import Stage
+from garnet.progress import Stage, seconds_of
 from garnet.report.charts import Bar, bars
 
 _NOTHING = Markup()
@@ -134,7 +134,7 @@ def cost_section(stages: Sequence[Stage]) -> list[Section]:
     """Seconds of each stage, and the memory of all; none where nothing was measured."""
     if not stages:
         return []
-    entries = [Bar(name=one.name, value=one.seconds, note=_seconds(one.seconds)) for one in stages]
+    entries = [Bar(name=name, value=value, note=_seconds(value)) for name, value in seconds_of(stages).items()]
     total, peak = sum(one.seconds for one in stages), max(one.peak_bytes for one in stages)
     text = f"{_seconds(total)} in all; the process held at most {peak / 1e6:,.0f} MB."
     return [Section("Cost", text, bars(entries, title="Seconds of each stage", x="seconds"))]

@@ -25,11 +25,12 @@ from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
 from garnet.io.npz import write_npz
 from garnet.parameters import require_device
-from garnet.progress import Stage
+from garnet.progress import Stage, seconds_of
 from garnet.purify.result_file import described_as, read_made, read_stages
 from garnet.registry import BACKBONES, PURIFIERS
 from garnet.training.calibration import expected_calibration_error
 from garnet.training.supervision import MOST_CLASSES
+from garnet.training.votes import Votes, Voting
 
 _NESTED = {"backbone": BACKBONES, "purifier": PURIFIERS}
 
@@ -48,6 +49,7 @@ class Predictor:
         val_accuracy: how well.
         stages: what its making cost, shared by the seeds made together.
         made: command, versions and machine, where it was read from a file; what an older file does not say is empty.
+        votes: who decided, if the model is a committee.
     """
 
     graph: Graph
@@ -59,6 +61,7 @@ class Predictor:
     val_accuracy: float = float("nan")
     stages: tuple[Stage, ...] = ()
     made: Provenance | None = None
+    votes: Votes | None = None
 
     def logits(self) -> Tensor:
         """(n, classes) logits of all nodes."""
@@ -103,15 +106,20 @@ class Predictor:
             raise GraphError("The graph has features, and the model was trained on a graph without any.")
         require_device(device, "Predictor.on")
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
+        votes = None
         try:
             with torch.no_grad():
-                scores = backbone.logits(stacked, backbone.prepare(graph, device), None)[0].cpu()
+                inputs = backbone.prepare(graph, device)
+                if isinstance(backbone, Voting):
+                    scores, votes = backbone.decide(stacked, inputs)
+                else:
+                    scores = backbone.logits(stacked, inputs, None)[0]
         except GraphError:
             raise
         # Weights of other shapes, or under other names, show themselves in many ways.
         except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
             raise GraphError(f"The model's weights do not fit the model or the graph ({error}).") from error
-        return Predictor(graph, scores, self.seed, backbone, self.parameters, self.epoch)
+        return Predictor(graph, scores.cpu(), self.seed, backbone, self.parameters, self.epoch, votes=votes)
 
     def save(self, path: str | Path, *, command: str = "") -> None:
         """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too.
@@ -182,7 +190,7 @@ class Predictor:
         with suppress(GraphError):  # without labels or test nodes there is none
             facts["test accuracy"] = f"{self.accuracy():.1%}"
         if self.stages:
-            facts["stages"] = ", ".join(f"{stage.name} {stage.seconds:.2f} s" for stage in self.stages)
+            facts["stages"] = ", ".join(f"{name} {value:.2f} s" for name, value in seconds_of(self.stages).items())
         return facts
 
     def _require_model(self) -> Backbone[Any]:

@@ -8,27 +8,13 @@ from garnet import GARNET, Budget, Split, as_graph
 from garnet.attacks import PRBCD, Random
 from garnet.backbones import GCN, LINKX
 from garnet.backbones.base import Noise, initial_parameters
-from garnet.datasets import contextual_block_model, load, random_split
+from garnet.datasets import contextual_block_model, load
 from garnet.defenses import Purified
 from garnet.errors import GraphError, ParameterError
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
 QUICK = Training(epochs=10, lr=0.02)
-
-
-@pytest.fixture(scope="module")
-def weighted():
-    """Seven nodes, weighted edges, node 6 isolated."""
-    edges = np.array([[0, 0, 1, 2, 3, 4], [1, 2, 2, 3, 4, 5]])
-    features = np.random.default_rng(0).standard_normal((7, 5)).astype(np.float32)
-    return as_graph((np.zeros((2, 0)), 7), features=features).with_edges(edges, [0.5, 2, 1, 0.1, 3, 1])
-
-
-@pytest.fixture(scope="module")
-def blocks():
-    graph = contextual_block_model(120, classes=3, features=16, signal=2.0, seed=1)
-    return as_graph(graph, split=random_split(graph.labels, train=0.4, val=0.2, seed=1))
 
 
 def generators(*seeds):

@@ -31,6 +31,8 @@ def test_accuracy_confusion_and_a_model_that_says_the_same(command, graph, tmp_p
     assert np.sum(facts["confusion"]) == pytest.approx(len(graph.split.test), abs=0.1)
     assert {"audit", "purify", "train"} <= facts["seconds"].keys()
     assert sum(facts["members"].values()) == pytest.approx(1)
+    assert sum(facts["decided"].values()) == pytest.approx(1)
+    assert facts["decided"].keys() == facts["members"].keys()
     assert 0 <= facts["calibration_error"] <= 1
     best = Predictor.load(tmp_path / "model.npz")
     assert best.seed == facts["best_seed"]
@@ -72,6 +74,17 @@ def test_a_result_has_the_accuracy_before_and_after(command, graph, tmp_path, pu
     assert result.made.command == model.made.command
     assert model.made.command.startswith("garnet train ")
     assert {stage.name for stage in model.stages} == told["seconds"].keys()
+
+
+def test_a_report_is_written_along_and_needs_the_model_no_more(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    quick = ("--backbone", "gcn", "--seeds", 1, "--epochs", 3)
+    for defense, name in ((("--purify",), "GARNET()"), ((), "Accuracy")):
+        page = tmp_path / f"{name}.html"
+        status, out, err = command("train", tmp_path / "mine.npz", *quick, *defense, "--report", page)
+        assert (status, "in a browser" in err) == (0, True)
+        assert name in page.read_text()
+        assert (name in out) == bool(defense)
 
 
 def test_tables_for_people(command, graph, tmp_path):
@@ -126,6 +139,7 @@ def test_a_data_file_with_masks_and_one_without(command, graph, tmp_path):
         (("--lr", "-1"), "The 'lr' parameter of Training must be"),
         (("-o", "model.pt"), "A model is written to an .npz file. Got 'model.pt' instead."),
         (("-o", "nowhere/model.npz"), "Cannot write nowhere/model.npz"),
+        (("--report", "report.pdf"), "A report is written to an .html file. Got 'report.pdf' instead."),
         (("--result", "result.npz"), "give --purify along with --result"),
         (("--purify", "--result", "result.json"), "A result is written to an .npz file. Got 'result.json' instead."),
         (("--purify", "--result", "a.npz", "-o", "./a.npz"), "a.npz is written twice by this command"),

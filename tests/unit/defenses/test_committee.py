@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,10 +11,12 @@ from garnet import GARNET, as_graph
 from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, load, random_split
 from garnet.defenses.committee import Committee, CommitteeWarning, called
+from garnet.defenses.jaccard import Jaccard
 from garnet.defenses.purified import Purified
 from garnet.defenses.weighting import likeliest_weights
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Split
+from garnet.purify.base import Purifier
 from garnet.training.loop import Training
 from garnet.training.predictor import Predictor
 
@@ -91,13 +93,24 @@ class TestOnPoisonedCora:
         # Where more edges were made up, the graph as it is has less say.
         made_up = np.bincount(planted.ravel(), minlength=graph.num_nodes) / np.diff(graph.adjacency.indptr).clip(1)
         assert votes.say[0, made_up > 0.7].mean() < votes.say[0, made_up < 0.2].mean()
+        assert votes.doubt[0, made_up > 0.7].mean() > votes.doubt[0, made_up < 0.2].mean()
+
+    def test_they_disagree_where_members_would_have_said_something_else(self, fitted):
+        votes, chosen = SMALL.votes(fitted), fitted.predictions()
+        against = votes.disagreement(chosen)
+        assert ((against == 0) == (votes.predictions == chosen).all(axis=0)).all()
+        with_it = (votes.say * (votes.predictions == chosen)).sum(axis=0)
+        assert against == pytest.approx(1 - with_it, abs=1e-6)
 
     def test_it_is_saved_and_loaded_as_one_model(self, fitted, tmp_path):
         fitted.save(tmp_path / "committee.npz")
         loaded = Predictor.load(tmp_path / "committee.npz")
         assert torch.equal(loaded.logits(), fitted.logits())
         assert loaded.backbone == replace(SMALL, training=Training())
-        assert (loaded.backbone.votes(loaded).decided == SMALL.votes(fitted).decided).all()
+        before, after = SMALL.votes(fitted), loaded.backbone.votes(loaded)
+        assert after.members == before.members
+        for name in ("weights", "say", "doubt", "predictions", "decided"):
+            assert getattr(after, name) == pytest.approx(getattr(before, name), abs=1e-6)
 
     def test_it_predicts_on_another_graph(self, cora, fitted):
         assert fitted.on(cora).accuracy() > fitted.accuracy()
@@ -161,8 +174,28 @@ def test_a_member_that_cannot_read_the_graph_is_left_out_and_said(tiny):
     committee = Committee(members=(None, GARNET(rank=16)), backbone=MLP(hidden=4), training=Training(epochs=3))
     with pytest.warns(CommitteeWarning, match="GARNET\\(rank=16\\)"):
         fitted = committee.fit(tiny)
-    with pytest.warns(CommitteeWarning):
-        assert committee.votes(fitted).members == ("as it is",)
+    assert committee.votes(fitted).members == ("as it is",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Purifier):
+    """Counts how often it was asked."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def _purify(self, graph, *, progress):
+        self.asked.append(1)
+        return Jaccard(threshold=0.0).purify(graph)
+
+
+def test_who_decided_is_kept_and_purifies_nothing_again(cora):
+    counted = Counted()
+    committee = Committee(members=(None, counted), backbone=MLP(hidden=4), training=Training(epochs=2))
+    first, second = committee.fit_seeds(cora, [0, 1])
+    assert committee.votes(first).say.shape == committee.votes(second).say.shape == (2, cora.num_nodes)
+    assert len(counted.asked) == 1
+    assert committee.votes(first.on(cora)).say == pytest.approx(committee.votes(first).say, abs=1e-6)
+    assert len(counted.asked) == 2
 
 
 def test_a_graph_without_features_has_a_committee_too():

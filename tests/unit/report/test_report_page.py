@@ -28,6 +28,7 @@ from garnet.report.purification_record import Accuracy, PurificationRecord
 from garnet.report.sections import embedded, table
 from garnet.spectral.spectrum import normalized_adjacency
 from garnet.training.predictor import Predictor
+from garnet.training.votes import Votes
 
 NASTY = '</script><script>alert("1")</script><img src=x onerror=alert(2)>&amp;'
 
@@ -374,6 +375,66 @@ def test_a_model_without_test_nodes_or_with_nodes_to_show(model, tmp_path):
         write_report(replace(model, graph=replace(model.graph, split=None)), tmp_path / "report.html")
     with pytest.raises(ParameterError, match="leave them out"):
         write_report(model, tmp_path / "report.html", nodes=[1])
+
+
+def committee(n, members=3, seed=0):
+    """A predictor of members that are all at odds with each other at some nodes, and agree at others."""
+    graph = block_model(n, classes=3, mean_degree=4, seed=seed)
+    graph = as_graph(graph, split=random_split(graph.labels, train=0.2, val=0.2, seed=0))
+    generator = torch.Generator().manual_seed(seed)
+    said = torch.randn(members, n, 3, generator=generator)
+    said[:, torch.arange(n), torch.from_numpy(graph.labels)] += 2
+    said = said.log_softmax(dim=2)
+    doubt = torch.rand(members, n, generator=generator)
+    say = (-3 * doubt).log_softmax(dim=0)
+    scores = torch.logsumexp(said + say[..., None], dim=0)
+    names = [f"member {number}" for number in range(members)]
+    votes = Votes.of(names, torch.zeros(members), said=said, say=say, doubt=doubt, chosen=scores.argmax(dim=1))
+    return Predictor(graph, scores, votes=votes)
+
+
+def test_a_committee_shows_its_members_and_who_decided_at_any_node(tmp_path):
+    model = committee(200)
+    votes, page = model.votes, Page(written(model, tmp_path, nodes=[17]))
+    for name, share in zip(votes.members, votes.decided_shares, strict=True):
+        assert f"{name} {100 * share:.1f}" in page.text
+    data = page.data
+    assert data["members"] == list(votes.members)
+    assert data["decided"] == votes.decided.tolist()
+    assert data["said"] == votes.predictions.tolist()
+    assert data["chosen"] == model.predictions().tolist()
+    assert np.array(data["say"]) == pytest.approx(100 * votes.say, abs=0.51)
+    assert np.array(data["doubt"]) == pytest.approx(100 * votes.doubt, abs=0.51)
+    options = [int(attrs["value"]) for tag, attrs in page.elements if tag == "option"]
+    against = votes.disagreement(model.predictions())
+    assert options[0] == 17
+    assert against[options[1]] == against.max()
+    with pytest.raises(ParameterError, match="0 to 199"):
+        write_report(model, tmp_path / "report.html", nodes=[200])
+
+
+def test_the_page_of_a_large_committee_is_small_and_holds_what_is_disputed_or_asked_for(tmp_path):
+    model = committee(100_000, members=5)
+    agreed = int(np.flatnonzero(model.votes.disagreement(model.predictions()) == 0)[0])
+    text = written(model, tmp_path, nodes=[agreed])
+    assert len(text.encode()) < 150_000
+    data = Page(text).data
+    assert data["ids"][0] == agreed
+    assert len(data["ids"]) == len(set(data["ids"])) < 1000
+    against = model.votes.disagreement(model.predictions())
+    assert against[data["ids"][1:]].min() >= np.sort(against)[-len(data["ids"])]
+
+
+def test_members_that_always_agree_are_no_trouble(tmp_path):
+    model = committee(50, members=1)
+    assert "the same class, at every node" in Page(written(model, tmp_path)).text
+
+
+def test_names_of_a_committee_s_nodes_stay_text(tmp_path):
+    text = written(committee(50), tmp_path, node_names=[f"{NASTY}{number}" for number in range(50)])
+    page = Page(text)
+    assert page.data["names"][7] == f"{NASTY}7"
+    assert "img" not in {tag for tag, _ in page.elements}
 
 
 @pytest.fixture

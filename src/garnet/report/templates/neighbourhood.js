@@ -1,5 +1,3 @@
-"use strict";
-
 const KEPT = 0, DROPPED = 1, ADDED = 2;
 
 // Where nodes are drawn, from -1000 to 1000: rings around the middle, relaxed by springs; nothing is random.

@@ -22,23 +22,17 @@
     return made;
   }
 
-  // A name keeps its direction of writing to itself.
-  function isolated(name) {
-    const made = document.createElement("bdi");
-    made.textContent = name;
-    return made;
-  }
-
   function explore(box) {
     const data = JSON.parse(box.querySelector("script.data").textContent);
     const words = data.words, whole = data.graph, views = new Map();
-    const pick = box.querySelector(".pick"), seek = box.querySelector(".seek"), status = box.querySelector(".status");
     const panels = Array.from(box.querySelectorAll(".panel")).map(function (panel, number) {
       return { svg: panel.querySelector("svg.net"), tip: panel.querySelector(".tip"), frame: panel.querySelector(".frame"),
         absent: data.panels[number][1], ties: [], at: -1 };
     });
     // In a small graph any node can be looked at, in a large one those that are in the list.
-    function isKnown(id) { return whole ? id < whole.ids.length : data.listed.includes(id); }
+    const names = whole ? whole.names : data.parts[0].names && data.parts.map(function (part) { return part.names[0]; });
+    const chooser = choose(box, whole ? null : data.listed, names, whole ? whole.ids.length : 0, go);
+    const isKnown = chooser.isKnown, status = chooser.status;
     function found(id) {
       if (!views.has(id)) {
         views.set(id, whole ? look(whole, id, data.most) : look(data.parts[data.listed.indexOf(id)], 0, data.most));
@@ -180,8 +174,7 @@
 
     function go(id) {
       view = found(id);
-      if (!pick.querySelector('option[value="' + id + '"]')) pick.add(new Option(view.nodes[0][1], String(id)));
-      pick.value = String(id);
+      chooser.mark(id, view.nodes[0][1]);
       const counts = panels.map(draw);
       hide();
       fit();
@@ -192,23 +185,6 @@
           return data.panels[n][0].toLowerCase() + " " + count(counts[n].nodes, "node") + " and " +
             count(counts[n].edges, "edge") + part;
         }).join(", ") + "." + (view.leftOut ? " " + count(view.leftOut, "more node") + " not shown." : ""));
-    }
-
-    // A name comes first, as it may be the number of another node; where not all names are here, a number may be one.
-    function idOf(text) {
-      const names = whole ? whole.names : data.parts[0].names && data.parts.map(function (part) { return part.names[0]; });
-      const named = names ? names.indexOf(text) : -1;
-      if (named >= 0) return whole ? named : data.listed[named];
-      return /^\d+$/.test(text) && (whole || !names) && isKnown(Number(text)) ? Number(text) : -1;
-    }
-    function search() {
-      const text = seek.value.trim();
-      if (!text) return;
-      const id = idOf(seek.value) >= 0 ? idOf(seek.value) : idOf(text);
-      if (id >= 0) go(id);
-      else if (whole) status.replaceChildren("There is no node ", isolated(text), " in this graph.");
-      else status.replaceChildren("Node ", isolated(text), " is not among those in this report; make it again with --node ",
-        isolated(text), ".");
     }
 
     function step(panel, by) {
@@ -226,8 +202,6 @@
       status.replaceChildren(...aboutEdge(edge, ", "), ".");
     }
 
-    pick.addEventListener("change", function () { go(Number(pick.value)); });
-    box.querySelector("form").addEventListener("submit", function (event) { event.preventDefault(); search(); });
     box.querySelectorAll("[data-act]").forEach(function (button) {
       button.addEventListener("click", function () {
         if (button.dataset.act === "fit") fit(); else zoom(button.dataset.act === "in" ? 1 / 1.4 : 1.4);
@@ -311,8 +285,9 @@
         if (act) { event.preventDefault(); act(); }
       });
     });
-    go(data.listed[0]);
+    go(chooser.first);
   }
 
   document.querySelectorAll(".explorer").forEach(explore);
+  document.querySelectorAll(".votes").forEach(showVotes);
 })();
