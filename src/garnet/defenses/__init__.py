@@ -3,7 +3,7 @@
 from garnet.defenses.adversarial_training import AdversarialTraining
 from garnet.defenses.audited import Audited
 from garnet.defenses.base import Defense, Model
-from garnet.defenses.committee import Committee, CommitteeWarning
+from garnet.defenses.committee import Committee
 from garnet.defenses.elastic_gnn import ElasticGNN
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.gnnguard import GNNGuard
@@ -18,6 +18,7 @@ from garnet.defenses.rung import RUNG
 from garnet.defenses.simp_gcn import SimPGCN
 from garnet.defenses.soft_median_gdc import SoftMedianGDC
 from garnet.defenses.tsvd import TSVD
+from garnet.defenses.views import CommitteeWarning
 from garnet.purify.base import Purifier
 from garnet.training.votes import Votes
 

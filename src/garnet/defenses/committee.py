@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from garnet.audit import Audit
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
-from garnet.defenses.audited import Audited, audited, believed
+from garnet.defenses.audited import Audited, audited
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
-from garnet.defenses.weighting import doubts, likeliest_weights, say_at_nodes
-from garnet.errors import GarnetError, GraphError
+from garnet.defenses.views import called, views_of
+from garnet.defenses.weighting import bearable, doubts, say_at_nodes
+from garnet.errors import GraphError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, NonNegative
 from garnet.progress import Clock, Progress, Stage, Step
@@ -39,12 +38,10 @@ DOUBT = 10.0
 """How fast a member loses its say where its edges are doubted."""
 SHRINKAGE = 5.0
 """Validation nodes that speak for equal weights."""
+PRICE = 0.05
+"""Log-likelihood that doubt may cost a validation node, on the mean."""
 
-_WEIGHTS, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}temperature"
-
-
-class CommitteeWarning(UserWarning):
-    """A member of a committee cannot read this graph, and is left out."""
+_WEIGHTS, _DOUBT, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}doubt", f"{BUFFER}temperature"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,9 @@ class Committee(Defense):
         members: the purifier of each view; None is the graph as it is. One that needs features is left out where
             there are none, and one that the graph does not allow with a `CommitteeWarning`.
         backbone: the model.
-        doubt: :math:`\beta`; with 0 no edge is doubted.
+        doubt: :math:`\beta` at most; with 0 no edge is doubted.
+        price: what doubt may cost a validation node, in nats of log-likelihood: :math:`\beta` is halved until it costs
+            no more. Where true edges look made up, as in graphs that join unlike nodes, it is less.
         shrinkage: so many validation nodes speak for equal weights.
         training: how each is trained.
         device: where.
@@ -93,6 +92,7 @@ class Committee(Defense):
     members: tuple[Purifier | None, ...] = MEMBERS
     backbone: Backbone[Any] = field(default_factory=GPRGNN)
     doubt: NonNegative = DOUBT
+    price: NonNegative = PRICE
     shrinkage: NonNegative = SHRINKAGE
     training: Training = field(default_factory=Training)
     device: Device = "cpu"
@@ -112,6 +112,7 @@ class Committee(Defense):
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of all members before training, with equal weights."""
         parameters = {_WEIGHTS: torch.zeros(len(self.members)), _TEMPERATURE: torch.ones(())}
+        parameters[_DOUBT] = torch.tensor(self.doubt)
         for number in range(len(self.members)):
             of_one = self.backbone.initial(features, classes, generator)
             parameters |= {_name(number, name): value for name, value in of_one.items()}
@@ -192,13 +193,15 @@ class Committee(Defense):
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
         given = said[:, nodes, labels]
-        weights = likeliest_weights(given, self.doubt * doubt[:, nodes], self.shrinkage)
-        say = say_at_nodes(weights[None], self.doubt * doubt)[0]
+        strength, weights = bearable(
+            given, doubt[:, nodes], strongest=self.doubt, shrinkage=self.shrinkage, price=self.price
+        )
+        say = say_at_nodes(weights[None], strength * doubt)[0]
         mixed = torch.logsumexp(said + say[..., None], dim=0)
         temperature = likeliest_temperature(mixed[nodes], labels)
         every = torch.full((len(self.members),), -torch.inf)
         every[list(members)] = weights
-        parameters = {_WEIGHTS: every, _TEMPERATURE: torch.tensor(temperature)}
+        parameters = {_WEIGHTS: every, _DOUBT: torch.tensor(strength), _TEMPERATURE: torch.tensor(temperature)}
         for place, one in members.items():
             parameters |= {_name(place, name): value for name, value in one.parameters.items()}
         scores = mixed / temperature
@@ -221,18 +224,11 @@ class Committee(Defense):
         self, graph: Graph, device: str, progress: Progress | None
     ) -> tuple[dict[int, Graph], Tensor, tuple[Stage, ...]]:
         """The graph of each member that can read it, (members, n) doubts, and what they cost."""
-        clock, views, found = Clock(progress), {}, None
+        clock, found = Clock(progress), None
         if graph.num_edges and (self.doubt or Audited() in self.members):
             with clock("audit"):
                 found = audited(graph, device=device)
-        for i, (purifier, name) in enumerate(zip(self.members, self.names, strict=True)):
-            if purifier is not None and purifier.needs_features and not graph.num_features:
-                continue
-            try:
-                with clock("purify"):
-                    views[i] = _view(purifier, graph, found, device)
-            except GarnetError as error:
-                warnings.warn(f"{name} is left out of the committee: {error}", CommitteeWarning, stacklevel=5)
+        views = views_of(self.members, graph, found, device=device, clock=clock)
         if not views:
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
         doubt = torch.zeros(len(views), graph.num_nodes)
@@ -255,7 +251,7 @@ class Committee(Defense):
                 said.append(self.backbone.logits(own, view, noise).log_softmax(dim=2))
         if not said:
             raise GraphError("No member of the committee that was trained can read the graph.")
-        against = self.doubt * inputs.doubt[list(rows.values())]
+        against = parameters[_DOUBT][:, None, None] * inputs.doubt[list(rows.values())]
         return torch.stack(said, dim=1), say_at_nodes(parameters[_WEIGHTS][:, list(rows)], against), rows
 
 
@@ -264,33 +260,10 @@ def _mixed(said: Tensor, say: Tensor, temperature: Tensor) -> Tensor:
     return torch.logsumexp(said + say[..., None], dim=1) / temperature[:, None, None]
 
 
-def called(purifier: Purifier | None) -> str:
-    """A purifier with the parameters that differ from its defaults.
-
-    Example:
-        >>> called(None), called(GARNET(rank=16))
-        ('as it is', 'GARNET(rank=16)')
-    """
-    if purifier is None:
-        return "as it is"
-    known: Any = purifier
-    own = {one.name: getattr(known, one.name) for one in fields(known) if getattr(known, one.name) != one.default}
-    return f"{type(purifier).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
-
-
 def _tell(progress: Progress | None, member: str, step: Step) -> None:
     """Say of a step whose it is."""
     if progress is not None:
         progress(replace(step, detail=", ".join(filter(None, [member, step.detail]))))
-
-
-def _view(purifier: Purifier | None, graph: Graph, found: Audit | None, device: str) -> Graph:
-    """What a member reads of a graph."""
-    if purifier is None:
-        return graph
-    if purifier == Audited() and found is not None:
-        return believed(graph, found)
-    return purifier.purify(graph, device=device).graph
 
 
 def _name(place: int, name: str) -> str:

@@ -11,6 +11,7 @@ from garnet.audit import Audit
 from garnet.graph.graph import Graph
 
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
+_HALVINGS = 4  # of the doubt; a sixteenth of it is none
 
 
 def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
@@ -30,6 +31,33 @@ def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tenso
         torch.autograd.backward(loss)
         optimizer.step()
     return weights.detach().log_softmax(dim=0)
+
+
+def bearable(given: Tensor, doubt: Tensor, *, strongest: float, shrinkage: float, price: float) -> tuple[float, Tensor]:
+    """How strongly to doubt, and the weights that go with it.
+
+    Nodes whose labels are known have most to lose by doubt where the true edges of a graph look made up. So it is
+    halved until they lose no more than a price, on the mean, of the log-likelihood they had without any.
+
+    Args:
+        given: (members, k) log-probability that each gives to the true class of a node.
+        doubt: (members, k) share of what each reads there that is probably made up.
+        strongest: what its log-weight loses where all of it is, at most.
+        shrinkage: so many nodes speak for equal weights.
+        price: in nats.
+    """
+
+    def told(strength: float) -> tuple[Tensor, float]:
+        weights = likeliest_weights(given, strength * doubt, shrinkage)
+        return weights, float(torch.logsumexp(given + say_at_nodes(weights[None], strength * doubt)[0], dim=0).mean())
+
+    without, most = told(0.0)
+    for halvings in range(_HALVINGS):
+        strength = strongest / 2**halvings
+        weights, likelihood = told(strength)
+        if not likelihood < most - price:  # nor where there is no node to ask
+            return strength, weights
+    return 0.0, without
 
 
 def say_at_nodes(weights: Tensor, against: Tensor) -> Tensor:

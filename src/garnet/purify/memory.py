@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from garnet.errors import ParameterError
 from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph, as_graph
 from garnet.linalg.common_neighbors import shared_neighbors
@@ -43,11 +44,13 @@ class InMemory:
         device: `cpu`, `cuda`, or any that torch knows.
         solver: eigensolver; None chooses by size.
         neighbors: nearest-neighbour search: `exact`, `cells` or one of your own; None chooses by size.
+        spectrum: leading eigenpairs of this very graph, where they are known: they are cut to the rank.
     """
 
     device: Device = "cpu"
     solver: Solver | None = None
     neighbors: Search | None = None
+    spectrum: Spectrum | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require_parameters(self)
@@ -95,6 +98,8 @@ class GraphInMemory:
 
     def spectrum(self, settings: Settings) -> Spectrum:
         """See `Work`."""
+        if self.place.spectrum is not None:
+            return _cut(self.place.spectrum, settings, self.graph.num_nodes)
         adjacency, n = self.on_device, self.graph.num_nodes
         matrix = adjacency.normalized(settings.tau) if settings.normalize else adjacency.matrix()
         nodes = spread_components(adjacency.components(), settings.rank)
@@ -188,6 +193,17 @@ class GraphInMemory:
     @property
     def _solver(self) -> Solver:
         return self.place.solver or choose_solver(self.graph.num_nodes)
+
+
+def _cut(known: Spectrum, settings: Settings, nodes: int) -> Spectrum:
+    """The leading pairs of a spectrum that is known."""
+    if len(known.vectors) != nodes or known.rank < settings.rank:
+        raise ParameterError(
+            f"The 'spectrum' of InMemory has {known.rank} eigenpairs of {len(known.vectors)} nodes; "
+            f"give one of at least {settings.rank} pairs and {nodes} nodes, that of the graph itself."
+        )
+    found = known.truncate(settings.rank)
+    return found.truncate(eigengap(found.values)) if settings.by_eigengap else found
 
 
 def thinned(edges: Tensor, among: int) -> Tensor:

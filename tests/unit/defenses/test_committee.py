@@ -10,9 +10,10 @@ from scipy.special import log_softmax, logsumexp
 from garnet import GARNET, as_graph
 from garnet.backbones import GCN, MLP, TorchModule
 from garnet.datasets import block_model, load, random_split
-from garnet.defenses.committee import Committee, CommitteeWarning, called
+from garnet.defenses.committee import Committee
 from garnet.defenses.jaccard import Jaccard
 from garnet.defenses.purified import Purified
+from garnet.defenses.views import CommitteeWarning, called
 from garnet.defenses.weighting import likeliest_weights
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Split
@@ -206,7 +207,7 @@ def test_a_graph_without_features_has_a_committee_too():
     assert fitted.accuracy() > 0.6
 
 
-@pytest.mark.filterwarnings("ignore::garnet.defenses.committee.CommitteeWarning")
+@pytest.mark.filterwarnings("ignore::garnet.defenses.views.CommitteeWarning")
 def test_nobody_left_is_an_error(tiny):
     with pytest.raises(GraphError, match="No member"):
         Committee(members=(GARNET(rank=16),)).fit(tiny)

@@ -1,0 +1,105 @@
+"""What the members of a committee read of a graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from garnet.audit import Audit
+from garnet.defenses.audited import Audited, believed
+from garnet.errors import GarnetError
+from garnet.graph.graph import Graph
+from garnet.progress import Clock
+from garnet.purify.base import Cleaned, Purifier
+from garnet.purify.garnet import GARNET
+from garnet.purify.memory import InMemory
+from garnet.spectral.spectrum import Spectrum
+
+Members = Sequence[Purifier | None]
+"""The purifier of each view; None is the graph as it is."""
+
+
+class CommitteeWarning(UserWarning):
+    """A member of a committee cannot read this graph, and is left out."""
+
+
+def called(purifier: Purifier | None) -> str:
+    """A purifier with the parameters that differ from its defaults.
+
+    Example:
+        >>> called(None), called(GARNET(rank=16))
+        ('as it is', 'GARNET(rank=16)')
+    """
+    if purifier is None:
+        return "as it is"
+    known: Any = purifier
+    own = {one.name: getattr(known, one.name) for one in fields(known) if getattr(known, one.name) != one.default}
+    return f"{type(purifier).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+
+def views_of(members: Members, graph: Graph, found: Audit | None, *, device: str, clock: Clock) -> dict[int, Graph]:
+    """The graph of each member that can read it, by the member's place.
+
+    Args:
+        members: the purifiers.
+        graph: the graph.
+        found: its audit, if there is one.
+        device: where to purify.
+        clock: told of each.
+    """
+    views, spectra = {}, Spectra(members, graph, device)
+    for place, purifier in enumerate(members):
+        if purifier is not None and purifier.needs_features and not graph.num_features:
+            continue
+        try:
+            with clock("purify"):
+                views[place] = _view(purifier, graph, found, spectra)
+        except GarnetError as error:
+            reason = f"{called(purifier)} is left out of the committee: {error}"
+            warnings.warn(reason, CommitteeWarning, stacklevel=6)
+    return views
+
+
+def _view(purifier: Purifier | None, graph: Graph, found: Audit | None, spectra: Spectra) -> Graph:
+    if purifier is None:
+        return graph
+    if purifier == Audited() and found is not None:
+        return believed(graph, found)
+    if isinstance(purifier, GARNET):
+        place = InMemory(device=spectra.device, spectrum=spectra.of(purifier))
+        purified: Cleaned = purifier.purify(graph, place=place)
+    else:
+        purified = purifier.purify(graph, device=spectra.device)
+    return purified.graph
+
+
+@dataclass(frozen=True, eq=False)
+class Spectra:
+    """The spectra of one graph that several purifiers ask for: each is computed once, at the largest rank.
+
+    Attributes:
+        members: who asks.
+        graph: the graph.
+        device: where to compute.
+    """
+
+    members: Members
+    graph: Graph
+    device: str
+    _known: dict[tuple[Any, ...], Spectrum] = field(default_factory=dict)
+
+    def of(self, purifier: GARNET) -> Spectrum:
+        """One that has what a purifier needs, and maybe more."""
+        kind = _kind(purifier)
+        if kind not in self._known:
+            alike = (one for one in self.members if isinstance(one, GARNET) and _kind(one) == kind)
+            largest = max(one.on(self.graph).rank for one in alike)
+            self._known[kind] = replace(purifier, rank=largest).embed(self.graph, device=self.device)
+        return self._known[kind]
+
+
+def _kind(purifier: GARNET) -> tuple[Any, ...]:
+    """What tells the spectra of two purifiers apart, but for the rank."""
+    return purifier.end, purifier.normalize, purifier.tau, purifier.seed
