@@ -19,7 +19,7 @@ from garnet.defenses.audited import Audited, audited, believed
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.weighting import doubts, likeliest_weights, say_at_nodes
-from garnet.errors import GarnetError, GraphError
+from garnet.errors import GarnetError, GarnetWarning, GraphError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, NonNegative
 from garnet.progress import Clock, Progress, Stage, Step
@@ -43,8 +43,8 @@ SHRINKAGE = 5.0
 _WEIGHTS, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}temperature"
 
 
-class CommitteeWarning(UserWarning):
-    """A member of a committee cannot read this graph, and is left out."""
+class CommitteeWarning(GarnetWarning):
+    """A committee does without a member that cannot read the graph, or without validation nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +157,13 @@ class Committee(Defense):
         return predictor.votes
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        if not len(require_trainable(graph)[0].val):
+            warnings.warn(
+                "No validation node has a label, so all members of the committee count the same and its probabilities "
+                "are not calibrated; give the split such nodes.",
+                CommitteeWarning,
+                stacklevel=4,
+            )
         views, doubt, stages = self._views(graph, self.device, progress)
         (first, view), *others = views.items()
         tell = [partial(_tell, progress, name) for name in self.names]
