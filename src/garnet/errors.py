@@ -46,15 +46,19 @@ class MissingExtra(GarnetError, ImportError):
         return type(self), self._said
 
 
-class RankWarning(UserWarning):
+class GarnetWarning(UserWarning):
+    """Everything the library warns of; the command line turns it into one line."""
+
+
+class RankWarning(GarnetWarning):
     """The rank is too small to say more than which component a node is in."""
 
 
-class RecallWarning(UserWarning):
+class RecallWarning(GarnetWarning):
     """A search found fewer of the neighbours than it was asked for; the message says how many."""
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(GarnetWarning):
     """An eigensolver stopped short of its tolerance; the message has the residual it reached."""
 
 

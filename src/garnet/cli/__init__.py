@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 from rich.table import Table
@@ -17,7 +18,7 @@ from garnet.cli.demo import demo
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.train import train
-from garnet.errors import GarnetError
+from garnet.errors import GarnetError, GarnetWarning
 from garnet.machine import __version__
 
 app = typer.Typer(
@@ -33,12 +34,28 @@ app.add_typer(bench_app, name="bench")
 
 
 def main() -> None:
-    """Run the command; an error of the library is one line and exit status 1."""
-    try:
-        app()
-    except GarnetError as error:
-        err.print(Text("error:", style="bold red"), printable(error), soft_wrap=True)
-        raise SystemExit(1) from None
+    """Run the command; a warning of the library is one line, and an error too, with exit status 1."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _say_warning
+        try:
+            app()
+        except GarnetError as error:
+            err.print(Text("error:", style="bold red"), printable(error), soft_wrap=True)
+            raise SystemExit(1) from None
+
+
+def _say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, GarnetWarning):
+        err.print(Text("warning:", style="bold yellow"), printable(message), soft_wrap=True)
+    else:
+        err.print(printable(warnings.formatwarning(message, category, filename, lineno, line).strip()), soft_wrap=True)
 
 
 def _version(wanted: bool) -> None:

@@ -68,23 +68,23 @@ def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
     from garnet.datasets import random_split
     from garnet.errors import GraphError, ParameterError
     from garnet.graph.graph import as_graph
+    from garnet.training.supervision import require_labels
 
-    if graph.labels is None:
-        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
+    labels = require_labels(graph)
     if split is None:
         if graph.split is None:
             raise GraphError(
                 "The graph has no split, or its masks overlap or hold several; draw one with shares for training and "
                 "validation: --split 0.1,0.1."
             )
-        if not (graph.labels[graph.split.test] >= 0).any():
+        if not (labels[graph.split.test] >= 0).any():
             raise GraphError("The split has no test node with a label, so a model's accuracy could not be told.")
         return graph
     try:
         train, val = (float(part) for part in split.split(","))
     except ValueError:
         raise ParameterError(f"The 'split' parameter must be two shares, such as 0.1,0.1. Got {split!r}.") from None
-    return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
+    return as_graph(graph, split=random_split(labels, train=train, val=val, seed=seed))
 
 
 @contextmanager

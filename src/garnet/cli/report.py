@@ -31,7 +31,10 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report, one .html file.")],
     node: Annotated[
         list[str] | None,
-        typer.Option(help="Number or name of a node to show, besides those that changed most; may be given again."),
+        typer.Option(
+            help="Number or name of a node to show, besides those that changed, or that a committee's members disagree "
+            "on, most; may be given again."
+        ),
     ] = None,
     truth: Annotated[
         Path | None,

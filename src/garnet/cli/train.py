@@ -134,8 +134,8 @@ def train(
             predictors = fitted.fit_seeds(graph, range(seeds), progress=progress)
         else:
             predictors = _compare(fitted, graph, range(seeds), outputs.staged(save_as), progress)
-        checked = graph.split is not None and len(graph.split.val) > 0
-        best = max(predictors, key=lambda one: one.val_accuracy) if checked else predictors[0]
+        parts = require_trainable(graph)[0]
+        best = max(predictors, key=lambda one: one.val_accuracy) if len(parts.val) else predictors[0]
         if output is not None:
             progress(Step("write"))
             best.save(outputs.staged(output), command=command_line())
@@ -145,7 +145,7 @@ def train(
             progress(Step("report"))
             title = f"{'A committee' if best.votes is not None else 'A model'} of {source.name}"
             write_report(best, outputs.staged(report), title=title, command=command_line())
-    facts = _facts(require_trainable(graph)[0], predictors, best)
+    facts = _facts(parts, predictors, best)
     facts["features"] = graph.num_features or ONE_HOT
     if as_json:
         say_json({"input": str(source), "output": output and str(output), **facts})
@@ -153,7 +153,7 @@ def train(
     for table in _tables(", ".join(filter(None, [str(source), chosen if chosen != "none" else "", backbone])), facts):
         out.print(table)
     if output is not None:
-        why = ", best on validation" if checked else ""
+        why = ", best on validation" if len(parts.val) else ""
         err.print(f"wrote {printable(output)}: the model of seed {best.seed}{why}", soft_wrap=True)
     if save_as is not None:
         err.print(f"wrote {printable(save_as)}, for garnet report", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +17,7 @@ from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
 from garnet.defenses.audited import Audited, audited
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
-from garnet.defenses.views import called, views_of
+from garnet.defenses.views import CommitteeWarning, called, views_of
 from garnet.defenses.weighting import bearable, doubts, say_at_nodes
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph
@@ -34,14 +35,15 @@ MEMBERS: tuple[Purifier | None, ...] = (None, Audited(), GARNET(), GARNET(rank="
 """The graph as it is, as far as an audit believes it, purified, of low rank, and of features alone."""
 # Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked, in trials of three seeds; the study
 # that confirms them on other graphs is studies/leave-it-on.toml.
-DOUBT = 10.0
+DOUBT = 15.0
 """How fast a member loses its say where its edges are doubted."""
 SHRINKAGE = 5.0
 """Validation nodes that speak for equal weights."""
-PRICE = 0.05
+PRICE = 0.02
 """Log-likelihood that doubt may cost a validation node, on the mean."""
 
-_WEIGHTS, _DOUBT, _TEMPERATURE = f"{BUFFER}weights", f"{BUFFER}doubt", f"{BUFFER}temperature"
+_WEIGHTS, _DOUBT = f"{BUFFER}weights", f"{BUFFER}doubt"
+_TEMPERATURE, _TEMPERATURES = f"{BUFFER}temperature", f"{BUFFER}temperatures"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +63,12 @@ class CommitteeInputs:
 class Committee(Defense):
     r"""Trains a model on each of several views of the graph, and mixes what they say.
 
-    With :math:`p_m(i)` the probabilities of member m for node i, the answer is :math:`\sum_m w_m(i) p_m(i)`, where
-    :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` are those that make the labels of the
-    validation nodes likeliest, drawn towards equal ones where these are few. The doubt :math:`d_m(i)` is the share of
-    what the member reads at the node that an audit of the graph takes for made up: validation nodes do not see an
-    attack that is aimed at others, but the edges of these show it. Where nobody attacks, the view as it is has most
-    say, and several models together are rarely worse than one of them.
+    With :math:`p_m(i)` the probabilities of member m for node i, calibrated on validation nodes, the answer is
+    :math:`\sum_m w_m(i) p_m(i)`, where :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` are
+    those that make the labels of the validation nodes likeliest, drawn towards equal ones where these are few. The
+    doubt :math:`d_m(i)` is the share of what the member reads at the node that an audit of the graph takes for made
+    up: validation nodes do not see an attack that is aimed at others, but the edges of these show it. Where nobody
+    attacks, the view as it is has most say, and several models together are rarely worse than one of them.
 
     Labels of validation and test nodes are hidden from the audit.
 
@@ -112,7 +114,7 @@ class Committee(Defense):
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of all members before training, with equal weights."""
         parameters = {_WEIGHTS: torch.zeros(len(self.members)), _TEMPERATURE: torch.ones(())}
-        parameters[_DOUBT] = torch.tensor(self.doubt)
+        parameters |= {_DOUBT: torch.tensor(self.doubt), _TEMPERATURES: torch.ones(len(self.members))}
         for number in range(len(self.members)):
             of_one = self.backbone.initial(features, classes, generator)
             parameters |= {_name(number, name): value for name, value in of_one.items()}
@@ -158,6 +160,13 @@ class Committee(Defense):
         return predictor.votes
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
+        if not len(require_trainable(graph)[0].val):
+            warnings.warn(
+                "No validation node has a label, so all members of the committee count the same and its probabilities "
+                "are not calibrated; give the split such nodes.",
+                CommitteeWarning,
+                stacklevel=4,
+            )
         views, doubt, stages = self._views(graph, self.device, progress)
         (first, view), *others = views.items()
         tell = [partial(_tell, progress, name) for name in self.names]
@@ -189,9 +198,12 @@ class Committee(Defense):
         self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, stages: tuple[Stage, ...]
     ) -> Predictor:
         """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
-        said = torch.stack([one.logits().float().log_softmax(dim=1) for one in members.values()])
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
+        # A member that is too sure of itself would outvote those that are right.
+        logits = [one.logits().float() for one in members.values()]
+        temperatures = torch.tensor([likeliest_temperature(one[nodes], labels) for one in logits])
+        said = (torch.stack(logits) / temperatures[:, None, None]).log_softmax(dim=2)
         given = said[:, nodes, labels]
         strength, weights = bearable(
             given, doubt[:, nodes], strongest=self.doubt, shrinkage=self.shrinkage, price=self.price
@@ -199,9 +211,9 @@ class Committee(Defense):
         say = say_at_nodes(weights[None], strength * doubt)[0]
         mixed = torch.logsumexp(said + say[..., None], dim=0)
         temperature = likeliest_temperature(mixed[nodes], labels)
-        every = torch.full((len(self.members),), -torch.inf)
-        every[list(members)] = weights
-        parameters = {_WEIGHTS: every, _DOUBT: torch.tensor(strength), _TEMPERATURE: torch.tensor(temperature)}
+        parameters = {_WEIGHTS: torch.full((len(self.members),), -torch.inf), _DOUBT: torch.tensor(strength)}
+        parameters |= {_TEMPERATURE: torch.tensor(temperature), _TEMPERATURES: torch.ones(len(self.members))}
+        parameters[_WEIGHTS][list(members)], parameters[_TEMPERATURES][list(members)] = weights, temperatures
         for place, one in members.items():
             parameters |= {_name(place, name): value for name, value in one.parameters.items()}
         scores = mixed / temperature
@@ -248,7 +260,8 @@ class Committee(Defense):
             own = {name.removeprefix(_name(i, "")): value for name, value in parameters.items() if _of(i, name)}
             if own:
                 rows[i] = row
-                said.append(self.backbone.logits(own, view, noise).log_softmax(dim=2))
+                temperature = parameters[_TEMPERATURES][:, i, None, None]
+                said.append((self.backbone.logits(own, view, noise) / temperature).log_softmax(dim=2))
         if not said:
             raise GraphError("No member of the committee that was trained can read the graph.")
         against = parameters[_DOUBT][:, None, None] * inputs.doubt[list(rows.values())]

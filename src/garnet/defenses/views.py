@@ -9,7 +9,7 @@ from typing import Any
 
 from garnet.audit import Audit
 from garnet.defenses.audited import Audited, believed
-from garnet.errors import GarnetError
+from garnet.errors import GarnetError, GarnetWarning
 from garnet.graph.graph import Graph
 from garnet.progress import Clock
 from garnet.purify.base import Cleaned, Purifier
@@ -21,8 +21,8 @@ Members = Sequence[Purifier | None]
 """The purifier of each view; None is the graph as it is."""
 
 
-class CommitteeWarning(UserWarning):
-    """A member of a committee cannot read this graph, and is left out."""
+class CommitteeWarning(GarnetWarning):
+    """A committee does without a member that cannot read the graph, or without validation nodes."""
 
 
 def called(purifier: Purifier | None) -> str:

@@ -170,10 +170,17 @@ def checked_split(split: tuple[Any, Any, Any], n: int) -> Parts:
         raise GraphError("A split must be three one-dimensional arrays of node numbers.")
     train, val, test = (part.astype(np.int64) for part in parts)
     nodes = np.concatenate([train, val, test])
-    if nodes.size and (nodes.min() < 0 or nodes.max() >= n):
-        raise GraphError(f"A split must hold node numbers from 0 to {n - 1}. Got {nodes.min()} to {nodes.max()}.")
-    if len(np.unique(nodes)) < len(nodes):
-        raise GraphError("A split names a node twice; training, validation and test nodes must be disjoint.")
+    outside = nodes[(nodes < 0) | (nodes >= n)]
+    if len(outside):
+        raise GraphError(
+            f"A split must hold node numbers from 0 to {n - 1}. Got {outside[0]}; it may be that of another graph."
+        )
+    counts = np.bincount(nodes, minlength=1)
+    if counts.max() > 1:
+        raise GraphError(
+            f"A split names a node twice, such as {counts.argmax()}; training, validation and test nodes must be "
+            "disjoint."
+        )
     return train, val, test
 
 

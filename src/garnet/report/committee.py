@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from garnet.report.charts import GREEN, Bar, bars
+from garnet.report.charts import BLUE, GREEN, Bar, bars
 from garnet.report.neighbourhood import MOST_LISTED, require_nodes
 from garnet.report.sections import Section, embedded, fragment, percent, plural, table
 from garnet.training.predictor import Predictor
@@ -58,7 +58,7 @@ def _members(votes: Votes, alone: NDArray[np.float64]) -> Section:
             x=x,
         )
         for title, x, shares, colour in (
-            ("What each member counts where nothing is doubted", "percent of the say", votes.weights, 0),
+            ("What each member counts where nothing is doubted", "percent of the say", votes.weights, BLUE),
             ("How often each member decided", "percent of all nodes", votes.decided_shares, GREEN),
         )
     )
@@ -67,9 +67,10 @@ def _members(votes: Votes, alone: NDArray[np.float64]) -> Section:
     heads = ["member", "mean say", "doubted", "right alone"]
     text = (
         "Each member is a model that reads the graph in its own way. Its weight is what it earned on the validation "
-        "nodes; at a node it has less say the more of what it reads there the audit takes for made up. The member that "
-        "decides is the one that spoke most for the class that was chosen, even if it leant to another. The table has "
-        "means over all nodes, and how many test nodes each would have got right alone."
+        "nodes, the same for all without such; at a node it has less say the more of what it reads there the audit "
+        "takes for made up. The member that decides is the one that spoke most for the class that was chosen, even if "
+        "it leant to another. The table has means over all nodes, and how many test nodes each would have got right "
+        "alone."
     )
     body = Markup('<div class="pair">{}</div>').format(charts) + table(heads, rows, name="Members")
     return Section("The committee", text, body, wide=True)

@@ -100,10 +100,11 @@ class Predictor:
         """The same model on another graph, whose nodes must have the same features or, without any, be the same."""
         backbone, graph = self._require_model(), as_graph(graph)
         # As many features as another graph has nodes would fit the weights, and mean nothing to them.
-        if self.graph.num_features and not graph.num_features:
-            raise GraphError("The graph has no features, and the model was trained on some.")
-        if graph.num_features and not self.graph.num_features:
-            raise GraphError("The graph has features, and the model was trained on a graph without any.")
+        if graph.num_features != self.graph.num_features:
+            raise GraphError(
+                f"The graph has {graph.num_features or 'no'} features, and the model was trained on "
+                f"{self.graph.num_features or 'none'}; give it the same ones."
+            )
         require_device(device, "Predictor.on")
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
         votes = None

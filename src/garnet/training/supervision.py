@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split
+from garnet.io.checks import checked_split
 from garnet.io.limits import require_memory
 
 MOST_CLASSES = 5_000
@@ -74,26 +75,33 @@ class Supervision:
         return self.taught.any(dim=0).nonzero()[:, 0]
 
 
+def require_labels(graph: Graph) -> NDArray[np.int64]:
+    """The labels of a graph.
+
+    Raises:
+        GraphError: it has none, or all are unknown.
+    """
+    if graph.labels is None or graph.labels.max(initial=-1) < 0:
+        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
+    return graph.labels
+
+
 def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
+    Where no validation node has a label, the split comes back without any.
+
     Raises:
-        GraphError: the graph lacks labels or a split, a node of the split lacks a label, all labels are the same, or
-            they number more classes than a model is trained for.
+        GraphError: the graph lacks labels or a split, the split is that of another graph, a node of it lacks a label,
+            all labels to learn are the same, or they number more classes than a model is trained for.
     """
-    if graph.labels is None:
-        raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
+    labels = require_labels(graph)
     if graph.split is None or not len(graph.split.train):
         raise GraphError(
             "The graph has no training nodes; give it a split, such as garnet.datasets.random_split(graph.labels)."
         )
-    parts = np.concatenate([graph.split.train, graph.split.val])
-    unknown = parts[graph.labels[parts] < 0]
-    if len(unknown):
-        raise GraphError(
-            f"Node {unknown[0]} is for training or validation but has no label; {len(unknown)} such in all."
-        )
-    classes = int(graph.labels.max()) + 1
+    split = _checked_parts(graph.split, labels)
+    classes = int(labels.max()) + 1
     if classes > MOST_CLASSES:
         raise GraphError(
             f"The labels number {classes} classes, and a model is trained to tell up to {MOST_CLASSES} apart; give it "
@@ -101,6 +109,28 @@ def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
         )
     # The logits, their gradient and what both are computed from.
     require_memory(3 * 4 * graph.num_nodes * classes, f"A model of {classes} classes and {graph.num_nodes} nodes")
-    if (graph.labels[graph.labels >= 0] == classes - 1).all():
+    if (labels[labels >= 0] == classes - 1).all():
         raise GraphError(f"All labels of the graph are {classes - 1}; there is nothing to tell apart.")
-    return graph.split, graph.labels, classes
+    learnt = labels[split.train]
+    if (learnt == learnt[0]).all():
+        raise GraphError(
+            f"All {len(learnt)} training nodes have the label {learnt[0]}, and there are other labels to tell it from; "
+            "give the split training nodes of those, too."
+        )
+    return split, labels, classes
+
+
+def _checked_parts(split: Split, labels: NDArray[np.int64]) -> Split:
+    """A split of these nodes, with labels for training and validation."""
+    # A graph whose split was replaced by hand has not come through `as_graph`.
+    train, val, test = checked_split((split.train, split.val, split.test), len(labels))
+    if len(val) and labels[val].max() < 0:
+        val = val[:0]
+    parts = np.concatenate([train, val])
+    unknown = parts[labels[parts] < 0]
+    if len(unknown):
+        raise GraphError(
+            f"Node {unknown[0]} is for training or validation but has no label; {len(unknown)} such in all. Give them "
+            "labels, or leave them out of the split."
+        )
+    return Split(train, val, test)

@@ -162,6 +162,57 @@ def test_without_validation_nodes_it_is_json_all_the_same(command, graph, tmp_pa
     assert json.loads(out, parse_constant=pytest.fail)["val_accuracy"] == [None, None]
 
 
+@pytest.mark.filterwarnings("always::garnet.errors.GarnetWarning")
+def test_a_committee_without_validation_nodes_says_so_in_one_line(command, graph, tmp_path):
+    labels = graph.labels.copy()
+    labels[graph.split.val] = -1
+    as_graph(graph, labels=labels).save(tmp_path / "mine.npz")
+    arguments = ("--purify", "--backbone", "gcn", "--seeds", 2, "--epochs", 3, "--json")
+    status, out, err = command("train", tmp_path / "mine.npz", *arguments)
+    assert status == 0
+    (line,) = err.strip().splitlines()
+    assert line.startswith("warning: No validation node has a label")
+    facts = json.loads(out, parse_constant=pytest.fail)
+    assert facts["nodes"]["val"] == 0
+    assert facts["val_accuracy"] == [None, None]
+    assert len(set(facts["members"].values())) == 1
+
+
+def test_what_cannot_be_learnt_from_gets_one_line(command, graph, tmp_path):
+    def refused(name):
+        status, out, err = command("train", tmp_path / name, "--purify")
+        assert (status, out, len(err.strip().splitlines())) == (1, "", 1)
+        return err
+
+    as_graph(graph, labels=np.full(graph.num_nodes, -1)).save(tmp_path / "unknown.npz")
+    assert "The graph has no labels" in refused("unknown.npz")
+    same = graph.labels.copy()
+    same[graph.split.train] = 2
+    as_graph(graph, labels=same).save(tmp_path / "same.npz")
+    assert "training nodes have the label 2" in refused("same.npz")
+    for name, nodes, sentence in (
+        ("outside", [5000], "from 0 to 299. Got 5000"),
+        ("twice", graph.split.train[:1], f"names a node twice, such as {graph.split.train[0]}"),
+    ):
+        graph.save(tmp_path / "mine.npz")
+        with np.load(tmp_path / "mine.npz") as arrays:
+            np.savez(tmp_path / f"{name}.npz", **{**arrays, "idx_val": np.array(nodes)})
+        assert sentence in refused(f"{name}.npz")
+
+
+def test_a_saved_committee_whose_graph_has_lost_its_features_is_refused(command, graph, tmp_path):
+    graph.save(tmp_path / "mine.npz")
+    arguments = ("--purify", "--backbone", "gcn", "--seeds", 1, "--epochs", 2, "-o", tmp_path / "model.npz")
+    assert command("train", tmp_path / "mine.npz", *arguments)[0] == 0
+    with np.load(tmp_path / "model.npz") as arrays:
+        kept = {name: arrays[name] for name in arrays.files if not name.startswith("attr_")}
+    np.savez(tmp_path / "lost.npz", **kept)
+    status, _, err = command("report", tmp_path / "lost.npz", "-o", tmp_path / "report.html")
+    assert status == 1
+    assert "weights for 12 features" in err
+    assert len(err.strip().splitlines()) == 1
+
+
 def test_nothing_is_trained_that_could_not_be_tested_or_would_replace_its_graph(command, graph, tmp_path):
     unknown = graph.labels.copy()
     unknown[graph.split.test] = -1

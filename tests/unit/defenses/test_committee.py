@@ -151,11 +151,22 @@ def test_the_step_size_that_does_better_is_taken(cora):
     assert lame.fit(cora).accuracy() > 0.4
 
 
-def test_without_validation_nodes_all_count_the_same(cora):
+@pytest.mark.parametrize("why", ["there are none", "none has a label"])
+def test_without_validation_nodes_all_count_the_same(cora, why):
+    labels = cora.labels.copy()
+    labels[cora.split.val] = -1
     split = replace(cora.split, val=cora.split.val[:0])
-    fitted = SMALL.fit(as_graph(cora, split=split))
-    assert SMALL.votes(fitted).weights == pytest.approx(1 / 3)
+    graph = as_graph(cora, split=split) if why == "there are none" else as_graph(cora, labels=labels)
+    with pytest.warns(CommitteeWarning, match="count the same") as said:
+        fitted = SMALL.fit(graph)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    votes = SMALL.votes(fitted)
+    assert votes.weights == pytest.approx(1 / 3)
+    assert np.isnan(fitted.val_accuracy)
     assert fitted.accuracy() > 0.6
+    # Nothing says how sure it may be, so the members' probabilities are left as they are.
+    assert fitted.probabilities().max(axis=1) == pytest.approx(fitted.logits().exp().numpy().max(axis=1), abs=1e-5)
 
 
 def test_labels_that_nobody_learns_from_may_be_unknown(cora):
@@ -223,6 +234,15 @@ def test_with_a_model_of_ones_own_it_is_loaded_with_that(cora, tmp_path):
     assert torch.equal(Predictor.load(tmp_path / "mine.npz", backbone=committee).logits(), fitted.logits())
     with pytest.raises(GraphError, match="give it as 'backbone'"):
         Predictor.load(tmp_path / "mine.npz")
+
+
+def test_a_graph_with_other_features_than_those_it_was_trained_on_is_refused(cora, fitted, tmp_path):
+    fitted.save(tmp_path / "committee.npz")
+    loaded = Predictor.load(tmp_path / "committee.npz")
+    with pytest.raises(GraphError, match=r"^The graph has no features, and the model was trained on 1433;"):
+        loaded.on(as_graph(cora.adjacency))
+    with pytest.raises(GraphError, match=r"^The graph has 12 features, and the model was trained on 1433;"):
+        loaded.on(as_graph(cora, features=np.ones((cora.num_nodes, 12), dtype=np.float32)))
 
 
 def test_votes_are_for_committees(cora):

@@ -8,11 +8,14 @@ import pytest
 
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
+from garnet.backbones import GCN
 from garnet.bench.cell import Cell
 from garnet.bench.record import Record
-from garnet.datasets import block_model
+from garnet.datasets import block_model, random_split
+from garnet.defenses import Committee
 from garnet.report.page import write_report
 from garnet.report.purification_record import Accuracy, PurificationRecord
+from garnet.training.loop import Training
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives a browser, is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -59,6 +62,16 @@ def folder(tmp_path_factory):
         patch.setattr("garnet.report.neighbourhood._WHOLE", 10)
         write_report(result, folder / "large.html", nodes=range(150))
         write_report(crowded, folder / "large-star.html", nodes=range(30))
+    split = random_split(graph.labels, train=0.3, val=0.2, seed=0)
+    fitted = Committee(
+        members=(None, GARNET(rank=8), GARNET(rank="low", k=30, support=0.25)),
+        backbone=GCN(hidden=4), training=Training(epochs=5, lr=0.05),
+    ).fit(as_graph(graph, split=split))  # fmt: skip
+    write_report(fitted, folder / "committee.html")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("garnet.report.committee._WHOLE", 10)
+        patch.setattr("garnet.report.committee._MOST_NODES", 25)
+        write_report(fitted, folder / "large-committee.html", node_names=[f"n{number}" for number in range(150)])
     rng = np.random.default_rng(0)
     m = graph.num_edges
     audit = Audit(
@@ -459,6 +472,40 @@ def test_the_theme_follows_the_system_and_the_button(visit, scheme, other):
     assert brightness() == 1.0
 
 
+def test_who_decided_is_told_for_any_node_that_is_chosen(visit):
+    page = visit("committee.html")
+    data = page.evaluate("JSON.parse(document.querySelector('script.data').textContent)")
+    for node in (3, 140):
+        told = seek(page, str(node))
+        assert f"the committee says {data['chosen'][node]}" in told
+        rows = page.locator(".votes tbody tr").all_inner_texts()
+        assert len(rows) == len(data["members"])
+        for number, row in enumerate(rows):
+            cells = row.split("\t")
+            assert cells[0].startswith(data["members"][number])
+            assert cells[1] == str(data["said"][number][node])
+            assert cells[2].strip() == f"{data['say'][number][node]}\u00a0%"
+            assert ("decided" in cells[0]) == (data["decided"][node] == number)
+        assert page.locator(".pick").input_value() == str(node)
+    assert "no node 150" in seek(page, "150")
+    assert page.evaluate("window.broken") is None
+
+
+def test_a_node_that_the_page_of_a_large_committee_lacks_is_said(visit):
+    page = visit("large-committee.html")
+    data = page.evaluate("JSON.parse(document.querySelector('script.data').textContent)")
+    last = data["ids"][-1]
+    assert f"the committee says {data['chosen'][-1]}" in seek(page, f"n{last}")
+    missing = next(node for node in range(150) if node not in data["ids"])
+    assert f"--node n{missing}" in seek(page, f"n{missing}")
+
+
+def test_the_members_at_a_node_fit_on_a_phone(visit):
+    page = visit("committee.html", viewport={"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator(".votes .scroll").evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
 @pytest.mark.parametrize("name", ["result.html", "audit.html", "star.html"])
 def test_a_phone_needs_no_sideways_scrolling(visit, name):
     page = visit(name)
@@ -470,7 +517,7 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     assert all(one["x"] == panels[0]["x"] for one in panels)
 
 
-@pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html"])
+@pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html", "committee.html"])
 def test_paper_is_wide_enough(visit, name):
     page = visit(name, viewport={"width": 700, "height": 900})
     page.emulate_media(media="print")

@@ -310,6 +310,42 @@ def test_a_graph_that_cannot_be_trained_on(graph):
     labels[graph.split.train[2]] = -1
     with pytest.raises(GraphError, match=f"Node {graph.split.train[2]} is for training .* has no label; 1 such"):
         train(GCN(), as_graph(graph, labels=labels))
+    with pytest.raises(GraphError, match="no labels"):
+        train(GCN(), as_graph(graph, labels=np.full(graph.num_nodes, -1)))
+
+
+def test_training_nodes_of_one_class_teach_nothing(graph):
+    labels = graph.labels.copy()
+    labels[graph.split.train] = 1
+    with pytest.raises(GraphError, match=f"All {len(graph.split.train)} training nodes have the label 1"):
+        train(GCN(), as_graph(graph, labels=labels))
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_a_split_of_another_graph_is_refused(graph, part):
+    # Put there by hand, past `as_graph`, which would have refused it.
+    nodes = getattr(graph.split, part)
+    other = replace(graph, split=replace(graph.split, **{part: np.append(nodes, graph.num_nodes + 5)}))
+    with pytest.raises(GraphError, match=f"from 0 to {graph.num_nodes - 1}. Got {graph.num_nodes + 5};"):
+        train(GCN(), other)
+    with pytest.raises(GraphError, match="Got -1;"):
+        train(GCN(), replace(graph, split=replace(graph.split, **{part: np.append(nodes, -1)})))
+    twice = (graph.split.val if part == "train" else graph.split.train)[3]
+    with pytest.raises(GraphError, match=f"names a node twice, such as {twice};"):
+        train(GCN(), replace(graph, split=replace(graph.split, **{part: np.append(nodes, twice)})))
+
+
+def test_validation_nodes_without_any_label_are_none(graph):
+    labels = graph.labels.copy()
+    labels[graph.split.val] = -1
+    unknown = as_graph(graph, labels=labels)
+    none = as_graph(graph, split=replace(graph.split, val=graph.split.val[:0]))
+    first, second = (train(GCN(), one, training=Training(epochs=3, lr=0.05))[0] for one in (unknown, none))
+    assert torch.equal(first.logits(), second.logits())
+    assert np.isnan(first.val_accuracy)
+    labels[graph.split.val[1:]] = graph.labels[graph.split.val[1:]]
+    with pytest.raises(GraphError, match=f"Node {graph.split.val[0]} is for training or validation"):
+        train(GCN(), as_graph(graph, labels=labels))
 
 
 @pytest.mark.parametrize(
