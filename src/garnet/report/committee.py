@@ -63,7 +63,10 @@ def _members(votes: Votes, alone: NDArray[np.float64]) -> Section:
         )
     )
     shares = np.stack([votes.say.mean(axis=1), votes.doubt.mean(axis=1), alone], axis=1).tolist()
-    rows = [[name, *map(percent, row)] for name, row in zip(votes.members, shares, strict=True)]
+    rows = [
+        [name, percent(say, 0), percent(doubt, 0), percent(right)]
+        for name, (say, doubt, right) in zip(votes.members, shares, strict=True)
+    ]
     heads = ["member", "mean say", "doubted", "right alone"]
     text = (
         "Each member is a model that reads the graph in its own way. Its weight is what it earned on the validation "
@@ -132,7 +135,7 @@ def _any_node(model: Predictor, votes: Votes, asked: list[int], order: NDArray[n
     )
     if not whole:
         text += (
-            f" Of {plural(n, 'node')}, this page holds the {_MOST_NODES:,} where they do"
+            f" Of {plural(n, 'node')}, this page holds the {_MOST_NODES:,} where they disagree most"
             f"{' and those asked for' if asked else ''}; garnet report --node adds others."
         )
     body = fragment("votes.html", listed=[(node, _name(names, node)) for node in listed], data=embedded(data))

@@ -480,7 +480,7 @@ def test_victims_that_cannot_be_attacked(attack):
     with pytest.raises(ParameterError, match="The victim is no model with a gradient"):
         attack(graph, budget="3", victim=Predictor(graph, torch.zeros(60, 3)))
     other = graph_of(binary=True, features=9)
-    with pytest.raises(GraphError, match="do not fit the model or the graph"):
+    with pytest.raises(GraphError, match="has 12 features, and the model was trained on 9;"):
         attack(graph, budget="3", victim=train(GCN(hidden=4), other, seeds=(0,), training=SHORT)[0])
 
 
