@@ -14,7 +14,7 @@ from garnet.defenses.committee import Committee
 from garnet.defenses.jaccard import Jaccard
 from garnet.defenses.purified import Purified
 from garnet.defenses.views import CommitteeWarning, called
-from garnet.defenses.weighting import likeliest_weights
+from garnet.defenses.weighting import bearable, likeliest_weights
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Split
 from garnet.purify.base import Purifier
@@ -23,6 +23,10 @@ from garnet.training.predictor import Predictor
 
 SHORT = Training(epochs=60, lr=0.05)
 SMALL = Committee(members=(None, GARNET(), GARNET(rank=8)), backbone=GCN(hidden=16), training=SHORT)
+
+# What two members give to the true classes of forty nodes, and what is asked of their weights.
+RIGHT, WRONG = torch.full((40,), 0.9).log(), torch.full((40,), 0.2).log()
+ASKED = {"strongest": 16.0, "shrinkage": 5.0}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,34 @@ class TestWeights:
         few, many = (likeliest_weights(given.expand(-1, k), torch.zeros(2, k), 5.0).exp()[0] for k in (2, 200))
         assert 0.5 < few < 0.75 < many
         assert likeliest_weights(given[:, :0], torch.zeros(2, 0), 5.0).exp().tolist() == [0.5, 0.5]
+
+
+class TestDoubt:
+    def test_what_costs_nothing_is_as_strong_as_it_may_be(self):
+        strength, weights = bearable(
+            torch.stack([RIGHT, WRONG]), torch.tensor([[0.0], [0.3]]).expand(2, 40), price=0.02, **ASKED
+        )
+        assert strength == 16
+        assert weights[0] > weights[1]
+
+    @pytest.mark.parametrize("price", [0.0, 0.02, 0.1])
+    def test_it_costs_no_more_than_its_price(self, price):
+        # At half of the nodes the member that is right has nothing but doubted edges.
+        given, doubt = torch.stack([RIGHT, WRONG]), torch.zeros(2, 40)
+        doubt[0, :20] = 1
+
+        def likelihood(strength, weights):
+            say = torch.log_softmax(weights[:, None] - strength * doubt, dim=0)
+            return torch.logsumexp(given + say, dim=0).mean()
+
+        strength, weights = bearable(given, doubt, price=price, **ASKED)
+        assert strength < 16
+        assert likelihood(strength, weights) >= likelihood(0, likeliest_weights(given, doubt * 0, 5.0)) - price - 1e-6
+
+    def test_where_nobody_can_be_asked_it_stays(self):
+        strength, weights = bearable(torch.zeros(2, 0), torch.zeros(2, 0), price=0.0, **ASKED)
+        assert strength == 16
+        assert weights.exp().tolist() == pytest.approx([0.5, 0.5])
 
 
 class TestOnPoisonedCora:

@@ -354,6 +354,23 @@ def test_custom_solver_and_search_are_any_callables():
     assert calls == ["solver", "search"]
 
 
+def test_a_spectrum_that_is_known_is_cut_to_the_rank(poisoned):
+    known = GARNET(rank=12).embed(poisoned[0])
+    for rank in (12, 5):
+        purifier = GARNET(rank=rank, k=5)
+        ours, anew = (purifier.purify(poisoned[0], place=place) for place in (InMemory(spectrum=known), InMemory()))
+        assert ours.spectrum.values == pytest.approx(anew.spectrum.values, abs=1e-5)
+        shared = set(map(tuple, ours.graph.edges.T.tolist())) & set(map(tuple, anew.graph.edges.T.tolist()))
+        assert len(shared) > 0.99 * anew.graph.num_edges
+
+
+@pytest.mark.parametrize(("graph", "rank"), [(block_model(300, seed=0), 13), (block_model(200, seed=0), 12)])
+def test_a_spectrum_of_too_few_pairs_or_other_nodes_is_refused(graph, rank):
+    known = GARNET(rank=12).embed(block_model(300, seed=0))
+    with pytest.raises(ParameterError, match="12 eigenpairs of 300 nodes"):
+        GARNET(rank=rank).purify(graph, place=InMemory(spectrum=known))
+
+
 def test_a_device_beside_a_place_is_refused():
     with pytest.raises(ParameterError, match=r"'cuda' is said beside a place"):
         GARNET().purify(block_model(60, seed=0), place=InMemory(), device="cuda")
