@@ -122,14 +122,17 @@ def effective_parameters(value: Any) -> Any:
 
 
 def is_outdated(record: Record, cell: Cell, device: str) -> bool:
-    """Whether a record was made with other parameters than the cell has today, because a default has changed."""
+    """Whether a record was made with other parameters than the cell has today, because a default has changed.
+
+    A parameter that is newer than the record says nothing against it: its default is what was done before.
+    """
     if record.status != "done":
         return False
     try:
         today = json.loads(json.dumps(effective_parameters(build(cell, device))))
     except GarnetError:
         return False
-    return bool(_of_the_method(today) != _of_the_method(record.parameters))
+    return not _has(today, _of_the_method(record.parameters))
 
 
 def accuracy(trial: Trial) -> Measured:
@@ -217,6 +220,13 @@ def _of_the_method(parameters: Any) -> Any:
     if not isinstance(parameters, dict):
         return parameters
     return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
+
+
+def _has(today: Any, before: Any) -> bool:
+    """Whether all parameters of a record are the same today."""
+    if isinstance(today, dict) and isinstance(before, dict):
+        return all(name in today and _has(today[name], value) for name, value in before.items())
+    return bool(today == before)
 
 
 def _finite(value: Any) -> Any:

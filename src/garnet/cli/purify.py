@@ -49,6 +49,9 @@ def purify(
         int | None,
         typer.Option(help="Nearest neighbours of each node; 0 adds no edges.  [default: what a sparse graph lacks]"),
     ] = None,
+    only_drop: Annotated[
+        bool, typer.Option("--only-drop", help="Add no edge; those that stay keep their weights.")
+    ] = False,
     support: Annotated[
         str, typer.Option(help="Share of the input's edges, the least supported, to doubt; 'auto', or 'none' for all.")
     ] = "auto",
@@ -93,6 +96,7 @@ def purify(
     purifier = GARNET(
         rank=None if rank is None else number(rank, "rank", "auto", int, "low"),
         k=k,
+        only_drop=only_drop,
         support=None if support == "none" else number(support, "support", "auto", float),
         gamma=gamma,
         features=cast("Features", features),

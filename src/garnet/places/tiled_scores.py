@@ -81,6 +81,8 @@ def score_tile(task: TileTask) -> None:
     base = torch.from_numpy(np.concatenate([np.zeros((2, 0), np.int32), *_pairs(task)], axis=1))
     edges = merged(base.long(), torch.from_numpy(np.stack([rows, columns])), _length(task, task.j))
     del base, rows, columns
+    if settings.only_drop:
+        edges = edges.of_input()
     measured = _measured(task, edges)
     if settings.support is not None and settings.overlap:
         measured.support[edges.given] += settings.overlap * _shared_neighbors(task, edges.ends[:, edges.given])

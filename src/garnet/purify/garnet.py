@@ -73,7 +73,7 @@ class GARNET(Purifier):
             dropped, never added.
         support: share of the input's edges, the least supported, that stay only if they join near neighbours; the
             others stay anyway. What supports an edge is that its ends are alike in V and share neighbours. `auto` is
-            0.3, or 0.2 where k is 0 and nothing makes up for a true edge that is lost. None is the paper's: no edge
+            0.3, or 0.2 where nothing is added that makes up for a true edge that is lost. None is the paper's: no edge
             stays for having been there.
         overlap: what sharing all neighbours counts in support, beside twice the inner product of the two points.
         score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
@@ -81,8 +81,11 @@ class GARNET(Purifier):
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.
         gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
+        only_drop: add nothing: an edge that is doubted stays if it joins near neighbours, but near neighbours that the
+            input does not join stay apart. Kept edges keep their weights. The quantile gamma is then that of the base
+            edges which the input has.
         weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`. `auto` is similarity,
-            or where k is 0, and all edges were there before, the weight that they had.
+            or where nothing is added, and all edges were there before, the weight that they had.
         seed: of everything random; the same seed gives the same bytes on a CPU.
 
     Example:
@@ -106,6 +109,7 @@ class GARNET(Purifier):
     sigma2: PositiveOrInfinite = math.inf
     gamma: AnyNumber = 0.1
     gamma_unit: GammaUnit = "quantile"
+    only_drop: bool = False
     weight: Weight = "auto"
     seed: Seed = 0
 
@@ -116,6 +120,8 @@ class GARNET(Purifier):
         stays = self.k != 0 or self.support is not None
         yield "k", stays, "at least 1 where 'support' is None, or no edge would stay"
         yield "weight", weighed, "'similarity' or 'one' with score 'distance'"
+        kept = not self.only_drop or self.weight == "auto"
+        yield "weight", kept, "'auto' with only_drop: kept edges keep their weights"
 
     @classmethod
     def paper(

@@ -152,6 +152,8 @@ class GraphInMemory:
         """See `Work`."""
         adjacency = self.on_device
         edges = merged(base, adjacency.edges, self.graph.num_nodes)
+        if settings.only_drop:
+            edges = edges.of_input()
         measured = measure(edges, points, points, settings, critical)
         if settings.support is not None and settings.overlap:
             measured.support[edges.given] += settings.overlap * shared_neighbors(adjacency, adjacency.edges)

@@ -36,6 +36,10 @@ class TileEdges(NamedTuple):
     near: Tensor
     given: Tensor
 
+    def of_input(self) -> TileEdges:
+        """Those that the input has."""
+        return TileEdges(self.ends[:, self.given], self.near[self.given], self.given[self.given])
+
 
 def merged(base: Tensor, given: Tensor, width: int) -> TileEdges:
     """The edges of the base graph and of the input, each once.

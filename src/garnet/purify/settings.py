@@ -105,13 +105,15 @@ class Settings:
     gamma_unit: GammaUnit
     weight: Literal["similarity", "score", "one", "given"]
     seed: int
+    only_drop: bool = False
 
     def __str__(self) -> str:
         features: str = self.features
         if self.features != "none" and self.feature_weight is not None:
             features = f"{self.features} x {self.feature_weight:.3g}"
         doubted = "none" if self.support is None else f"{self.support:.3g}"
-        return f"rank {self.rank}, k {self.k}, doubted {doubted}, features {features}, weight {self.weight}"
+        only = ", nothing added" if self.only_drop else ""
+        return f"rank {self.rank}, k {self.k}, doubted {doubted}, features {features}, weight {self.weight}{only}"
 
     def plain(self) -> dict[str, Any]:
         """As values that JSON has."""
@@ -151,10 +153,10 @@ def settle(method: Any, shape: Shape) -> Settings:
     k = neighbors_lacking(2 * shape.edges / shape.nodes) if method.k is None else method.k
     support = method.support
     if support == "auto":
-        support = DOUBTED if k else DOUBTED_ALONE
+        support = DOUBTED if k and not method.only_drop else DOUBTED_ALONE
     weight = method.weight
     if weight == "auto":
-        weight = "similarity" if k else "given"
+        weight = "similarity" if k and not method.only_drop else "given"
     return Settings(
         rank=choose_rank(method.rank, shape.nodes, shape.classes),
         by_eigengap=method.rank == "auto" and not shape.classes,
@@ -174,6 +176,7 @@ def settle(method: Any, shape: Shape) -> Settings:
         gamma_unit=method.gamma_unit,
         weight=weight,
         seed=method.seed,
+        only_drop=method.only_drop,
     )
 
 

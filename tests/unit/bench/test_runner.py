@@ -147,6 +147,10 @@ def test_a_record_of_other_defaults_is_told_and_measured_again_on_request(tmp_pa
     again = run(wanted, path, retry=True)
     assert (again.ran, again.outdated) == (1, 0)
     assert run(wanted, path).outdated == 0
+    newer = json.loads(path.read_text().splitlines()[-1])
+    del newer["parameters"]["backbone"]["dropout"]
+    path.write_text(json.dumps(newer) + "\n")
+    assert run(wanted, path).outdated == 0
 
 
 def test_processes_side_by_side_measure_the_same_and_one_that_dies_fails_its_cell_alone(tmp_path, monkeypatch):

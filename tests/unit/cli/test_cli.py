@@ -92,6 +92,14 @@ def test_purify_writes_a_graph_and_a_summary(command, graph_file, tmp_path):
     np.testing.assert_array_equal(purified.labels, load_graph(graph_file).labels)
 
 
+def test_purify_only_drop_adds_nothing(command, graph_file, tmp_path):
+    status, out, _ = command("purify", graph_file, "-o", tmp_path / "clean.npz", "--only-drop", "--json")
+    assert status == 0
+    assert json.loads(out)["added"] == 0
+    left = load_graph(tmp_path / "clean.npz").adjacency
+    assert (left != load_graph(graph_file).adjacency.multiply(left != 0)).nnz == 0
+
+
 def test_purify_as_json_is_one_object_and_agrees_with_the_file(command, graph_file, tmp_path):
     out_file = tmp_path / "clean.csv.gz"
     status, out, _ = command(

@@ -130,6 +130,7 @@ RULES = {
     "signed": {"score": "signed", "weight": "score", "end": "magnitude"},
     "absolute": {"gamma": -0.9, "gamma_unit": "absolute"},
     "one": {"weight": "one", "gamma": 0.5},
+    "only drop": {"only_drop": True},
     "no overlap": {"overlap": 0.0, "scaling": "none"},
     "nothing at all": {"gamma": 10.0, "gamma_unit": "absolute", "support": None},
 }

@@ -521,3 +521,23 @@ def test_without_neighbours_edges_are_dropped_and_nothing_else_is_changed(suppor
     assert result.ledger.dropped.shape[1] == pytest.approx(support * graph.num_edges, rel=0.02)
     kept = result.graph.adjacency
     assert (kept != weighted.adjacency.multiply(kept != 0)).nnz == 0
+
+
+def test_only_drop_adds_nothing_and_keeps_doubted_edges_between_near_neighbours():
+    rng = np.random.default_rng(0)
+    graph = cora()
+    weighted = graph.with_edges(graph.edges, rng.uniform(0.5, 2, graph.num_edges))
+    result, usual, alone = (
+        GARNET(support=0.3, **other).purify(weighted) for other in ({"only_drop": True}, {}, {"k": 0})
+    )
+    assert result.ledger.added.shape[1] == 0
+    kept = result.graph.adjacency
+    assert (kept != weighted.adjacency.multiply(kept != 0)).nnz == 0
+    assert alone.graph.num_edges < result.graph.num_edges < graph.num_edges
+    # Of the input nothing is lost that the purifier would have kept, but where near neighbours are few.
+    assert result.ledger.share_dropped(usual.ledger.kept) < 0.02
+
+
+def test_only_drop_with_other_weights_is_refused():
+    with pytest.raises(ParameterError, match="'auto' with only_drop"):
+        GARNET(only_drop=True, weight="one")
