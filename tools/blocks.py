@@ -476,11 +476,26 @@ def _covered(one: Mapping[str, Any]) -> str:
     return f"{100 * (1 - one['missed'] / one['statements']):.1f} %"
 
 
+# --- the committee's time
+
+
+def committee_speed(records: Path) -> str:
+    """How long a committee takes beside one model, and where the time goes."""
+    rows = []
+    for name, run in _figures(records, "committee").items():
+        if isinstance(run, Mapping):
+            stages = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in run["stages"].items())
+            times = _seconds(run, ("one_seconds", "committee_seconds"))
+            rows.append((name.capitalize(), *times, f"{run['ratio']:.1f}", stages))
+    return table(["GPRGNN on", "one model", "committee", "ratio", "of which"], rows)
+
+
 BLOCKS: dict[str, Callable[[Path], str]] = {
     one.__name__.replace("_", " "): one
     for one in (
         accuracy, arxiv, attack_speed, audit_areas, audit_clean, audit_doubts, audit_precisions, campaign, cluster,
-        coverage, cuda_agreement, defense_speed, determinism, disk, ledger, multilevel, products, recipe, speed,
+        committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, ledger, multilevel, products,
+        recipe, speed,
     )
 } | leave_it_on.BLOCKS  # fmt: skip
 """By the name that a page says."""
