@@ -86,7 +86,7 @@ def test_what_is_not_there_is_said(command):
 
 def test_a_run_that_was_killed_goes_on_to_the_same_figures(command, tmp_path):
     study = STUDY.replace("[[cells]]", "[[cells]]\nsplit = ['random', 'random-0.2-0.1', 'random-0.3-0.1']", 1)
-    (tmp_path / "killed.toml").write_text(study.replace("epochs = 3", "epochs = 60\npatience = 'none'"))
+    (tmp_path / "killed.toml").write_text(study.replace("epochs = 3", "epochs = 30\npatience = 'none'"))
     path = tmp_path / "results" / "killed.jsonl"
     line = [sys.executable, "-m", "garnet", "bench", "run", "killed.toml"]
     options = {"cwd": tmp_path, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stderr": subprocess.DEVNULL}
