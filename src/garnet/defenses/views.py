@@ -94,10 +94,17 @@ class Spectra:
         """One that has what a purifier needs, and maybe more."""
         kind = _kind(purifier)
         if kind not in self._known:
-            alike = (one for one in self.members if isinstance(one, GARNET) and _kind(one) == kind)
-            largest = max(one.on(self.graph).rank for one in alike)
+            alike = [one for one in self.members if isinstance(one, GARNET) and _kind(one) == kind]
+            largest = max(purifier.on(self.graph).rank, *map(self._rank, alike))
             self._known[kind] = replace(purifier, rank=largest).embed(self.graph, device=self.device)
         return self._known[kind]
+
+    def _rank(self, purifier: GARNET) -> int:
+        """How many pairs it needs; none if the graph does not allow it, which concerns no other."""
+        try:
+            return purifier.on(self.graph).rank
+        except GarnetError:
+            return 0
 
 
 def _kind(purifier: GARNET) -> tuple[Any, ...]:

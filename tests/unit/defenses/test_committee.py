@@ -215,10 +215,13 @@ def tiny():
 
 
 def test_a_member_that_cannot_read_the_graph_is_left_out_and_said(tiny):
-    committee = Committee(members=(None, GARNET(rank=16)), backbone=MLP(hidden=4), training=Training(epochs=3))
-    with pytest.warns(CommitteeWarning, match="GARNET\\(rank=16\\)"):
+    members = (None, GARNET(rank=16), GARNET(rank=3, k=2))
+    committee = Committee(members=members, backbone=MLP(hidden=4), training=Training(epochs=3))
+    with pytest.warns(CommitteeWarning, match="GARNET\\(rank=16\\)") as said:
         fitted = committee.fit(tiny)
-    assert committee.votes(fitted).members == ("as it is",)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    assert committee.votes(fitted).members == ("as it is", "GARNET(rank=3, k=2)")
 
 
 @dataclass(frozen=True, kw_only=True)
