@@ -47,7 +47,7 @@ class H2GCN(Checked):
         batch_norm: normalise each unit of each round over the nodes, in evaluation too, with a learnt scale and shift.
             The paper does not have it; the implementation of Lim et al. (NeurIPS 2021) does. Where two hops reach a
             large part of the graph, averages over them are almost the same at every node, and what differs is too small
-            to learn from: it is worth seven points on Chameleon and about fifteen on Squirrel.
+            to learn from.
     """
 
     rounds: Annotated[int, whole(1, 16)] = 2

@@ -47,12 +47,11 @@ class LINKX(Checked):
     on the validation nodes of Chameleon and Squirrel, the first split of Geom-GCN, over two or three seeds.
 
     Attributes:
-        layers: how many of :math:`\mathrm{MLP}_f`, with a relu between them; two lost half a point and two points.
-        hidden: width of all embeddings; 32 and 128 differed by at most a point, in either direction.
-        dropout: share of the inputs of each layer of :math:`\mathrm{MLP}_f` left out of each training step; 0.5 lost a
-            point and two points.
-        feature_dropout: share of the features left out of each training step. The paper does not have it; without it,
-            Chameleon lost six points.
+        layers: how many of :math:`\mathrm{MLP}_f`, with a relu between them.
+        hidden: width of all embeddings.
+        dropout: share of the inputs of each layer of :math:`\mathrm{MLP}_f` left out of each training step.
+        feature_dropout: share of the features left out of each training step. The paper does not have it; on Chameleon
+            it matters most.
     """
 
     whole_graph: ClassVar[bool] = True
