@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.audit.calibration import WEAK, Evidence, learn
 from garnet.audit.evidence import Reasons, reasons_of, unit_features
 from garnet.audit.planted import planted
 from garnet.audit.table import save_table
@@ -21,6 +20,7 @@ from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
+from garnet.purify.calibration import WEAK, Evidence, learn
 
 # Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like.
 _COPIES = 3
@@ -140,7 +140,7 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     means is found out by an experiment: edges between random nodes, each node as often as its degree says, are planted
     into three copies of the graph, a twentieth of its edges in each, and audited along (`garnet.audit.planted`). The
     more an edge looks like these and not like the others, the more suspicious it is; and if edges that look so crowd
-    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.audit.calibration`).
+    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.purify.calibration`).
 
     Args:
         graph: anything that `as_graph` reads.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from garnet.audit.calibration import Evidence
 from garnet.backbones.matrices import gcn_matrix
 from garnet.errors import RecallWarning, warnings_are
 from garnet.graph.graph import Graph, Split
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident
 from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.calibration import Evidence
 from garnet.purify.features import alikeness, feature_block, scale
 from garnet.purify.garnet import GARNET
 from garnet.purify.settings import Features
@@ -34,7 +34,9 @@ _CLASSES_COUNT = 3.0
 _NEIGHBORS_COUNT_FULLY = 8.0
 """At this mean degree, sharing neighbours counts one."""
 
-# The linear model of the classes, and the coordinates it looks at.
+# The linear model of the classes, and what it looks at.
+_DOUBTED = 0.3
+"""Share of the edges that are not to be among those over which features are averaged."""
 _FEATURE_RANK = 64
 _HOPS = 2
 _RIDGE = 1.0
@@ -53,7 +55,7 @@ class Reasons:
         said: by name, (m,) each: the log-odds of an edge's rank among all; the larger, the more it speaks for the edge,
             but for `degrees`, those of both ends multiplied, which speak for or against.
         weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
-            seen (`garnet.audit.calibration`).
+            seen (`garnet.purify.calibration`).
         columns: what a reader is shown, in plain quantities.
     """
 
@@ -73,7 +75,7 @@ class Reasons:
         return names
 
     def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
-        """What `garnet.audit.calibration` learns from, of all edges or of some."""
+        """What `garnet.purify.calibration` learns from, of all edges or of some."""
         belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
         return Evidence(belief, degrees)
 
@@ -152,7 +154,7 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
 
     The latter is None for a graph without features, or without classes that a model can learn.
     """
-    purifier = GARNET(seed=seed)
+    purifier = GARNET(seed=seed, support=_DOUBTED)
     known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
     many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
     if not known or many or not graph.num_features:

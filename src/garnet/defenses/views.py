@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from garnet.audit import Audit
-from garnet.defenses.audited import Audited, believed
 from garnet.errors import GarnetError, GarnetWarning
 from garnet.graph.graph import Graph
 from garnet.progress import Clock
 from garnet.purify.base import Cleaned, Purifier
 from garnet.purify.garnet import GARNET
 from garnet.purify.memory import InMemory
+from garnet.purify.result import Purification
 from garnet.spectral.spectrum import Spectrum
 
 Members = Sequence[Purifier | None]
@@ -39,13 +38,15 @@ def called(purifier: Purifier | None) -> str:
     return f"{type(purifier).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
 
-def views_of(members: Members, graph: Graph, found: Audit | None, *, device: str, clock: Clock) -> dict[int, Graph]:
+def views_of(
+    members: Members, graph: Graph, found: Purification | None, *, device: str, clock: Clock
+) -> dict[int, Graph]:
     """The graph of each member that can read it, by the member's place.
 
     Args:
         members: the purifiers.
         graph: the graph.
-        found: its audit, if there is one.
+        found: what one of them has made of it already.
         device: where to purify.
         clock: told of each.
     """
@@ -62,12 +63,13 @@ def views_of(members: Members, graph: Graph, found: Audit | None, *, device: str
     return views
 
 
-def _view(purifier: Purifier | None, graph: Graph, found: Audit | None, spectra: Spectra) -> Graph:
+def _view(purifier: Purifier | None, graph: Graph, found: Purification | None, spectra: Spectra) -> Graph:
     if purifier is None:
         return graph
-    if purifier == Audited() and found is not None:
-        return believed(graph, found)
-    if isinstance(purifier, GARNET):
+    if found is not None and purifier == found.parameters:
+        purified_before: Graph = found.graph
+        return purified_before
+    if isinstance(purifier, GARNET) and purifier.support != "auto":
         place = InMemory(device=spectra.device, spectrum=spectra.of(purifier))
         purified: Cleaned = purifier.purify(graph, place=place)
     else:
@@ -78,6 +80,8 @@ def _view(purifier: Purifier | None, graph: Graph, found: Audit | None, spectra:
 @dataclass(frozen=True, eq=False)
 class Spectra:
     """The spectra of one graph that several purifiers ask for: each is computed once, at the largest rank.
+
+    A purifier that plants edges reads another graph, and computes its own.
 
     Attributes:
         members: who asks.
@@ -95,6 +99,7 @@ class Spectra:
         kind = _kind(purifier)
         if kind not in self._known:
             alike = [one for one in self.members if isinstance(one, GARNET) and _kind(one) == kind]
+            alike = [one for one in alike if one.support != "auto"]
             largest = max(purifier.on(self.graph).rank, *map(self._rank, alike))
             self._known[kind] = replace(purifier, rank=largest).embed(self.graph, device=self.device)
         return self._known[kind]

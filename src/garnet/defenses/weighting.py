@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit import Audit
+from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
+from garnet.purify.result import Ledger, Purification
 
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
-_HALVINGS = 4  # of the doubt; a sixteenth of it is none
+ALARMING = 0.1
+"""Share of made-up edges from which on doubt counts in full; chosen as `garnet.defenses.committee.DOUBT`."""
 
 
 def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
@@ -33,42 +38,47 @@ def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tenso
     return weights.detach().log_softmax(dim=0)
 
 
-def bearable(given: Tensor, doubt: Tensor, *, strongest: float, shrinkage: float, price: float) -> tuple[float, Tensor]:
-    """How strongly to doubt, and the weights that go with it.
-
-    Nodes whose labels are known have most to lose by doubt where the true edges of a graph look made up. So it is
-    halved until they lose no more than a price, on the mean, of the log-likelihood they had without any.
-
-    Args:
-        given: (members, k) log-probability that each gives to the true class of a node.
-        doubt: (members, k) share of what each reads there that is probably made up.
-        strongest: what its log-weight loses where all of it is, at most.
-        shrinkage: so many nodes speak for equal weights.
-        price: in nats.
-    """
-
-    def told(strength: float) -> tuple[Tensor, float]:
-        weights = likeliest_weights(given, strength * doubt, shrinkage)
-        return weights, float(torch.logsumexp(given + say_at_nodes(weights[None], strength * doubt)[0], dim=0).mean())
-
-    without, most = told(0.0)
-    for halvings in range(_HALVINGS):
-        strength = strongest / 2**halvings
-        weights, likelihood = told(strength)
-        if not likelihood < most - price:  # nor where there is no node to ask
-            return strength, weights
-    return 0.0, without
-
-
 def say_at_nodes(weights: Tensor, against: Tensor) -> Tensor:
     """(S, members, n) logarithms of what each member counts at a node, of (S, members) and (members, n)."""
     return (weights[..., None] - against).log_softmax(dim=1)
 
 
-def doubts(found: Audit, views: list[Graph]) -> Tensor:
-    """(members, n) share of what each reads at a node that an audit takes for made up."""
-    n, (first, second) = found.graph.num_nodes, found.edges
-    suspicion = sp.coo_array((found.suspicion, (first, second)), shape=(n, n)).tocsr()
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """The edges of a graph, and how likely each is made up.
+
+    Attributes:
+        edges: (2, m).
+        chances: (m,).
+        share: of the edges that is taken for made up.
+    """
+
+    edges: NDArray[np.int64]
+    chances: NDArray[np.float64]
+    share: float
+
+    @classmethod
+    def of(cls, purified: Purification) -> Suspects:
+        """What planted edges told of the input of a purification that kept what became of its edges."""
+        ledger, caution = purified.ledger, purified.settings.caution
+        if not isinstance(ledger, Ledger) or ledger.trust is None:
+            raise ParameterError(
+                f"Planted edges told nothing here; purify with support='auto'. Got {purified.parameters}."
+            )
+        trust = ledger.trust[ledger.given].double().cpu().numpy()
+        chances = (1 - trust) / (1 - trust + caution * trust)
+        return cls(ledger.edges[:, ledger.given].cpu().numpy(), chances, float(chances.mean()) if len(chances) else 0.0)
+
+    @property
+    def alarm(self) -> float:
+        """From 0 to 1, how much is made of doubt at single nodes: true edges look made up here and there, too."""
+        return min(1.0, self.share / ALARMING)
+
+
+def doubts(suspects: Suspects, views: list[Graph]) -> Tensor:
+    """(members, n) share of what each reads at a node that is probably made up."""
+    n, (first, second) = views[0].num_nodes, suspects.edges
+    suspicion = sp.coo_array((suspects.chances, (first, second)), shape=(n, n)).tocsr()
     suspicion = suspicion + suspicion.T
     shares = []
     for view in views:

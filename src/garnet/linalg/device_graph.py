@@ -40,6 +40,21 @@ class Resident:
         narrow = device != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
         return cls(starts.int(), columns.int(), weights) if narrow else cls(starts, columns, weights)
 
+    def joining(self, new: Tensor, weight: float) -> Resident:
+        """The same with more undirected edges, (2, p), none of which it has, all of one weight."""
+        n, device = self.num_nodes, self.starts.device
+        keys = torch.cat([numbers(new[0], new[1], n), numbers(new[1], new[0], n)]).sort().values.to(device)
+        place = torch.searchsorted(numbers(self.rows, self.columns, n), keys) + torch.arange(len(keys), device=device)
+        old = torch.ones(len(self.columns) + len(keys), dtype=torch.bool, device=device)
+        old[place] = False
+        columns, weights = self.columns.new_empty(len(old)), self.weights.new_full((len(old),), weight)
+        columns[old], weights[old] = self.columns, self.weights
+        columns[place] = (keys % max(n, 1)).to(columns)
+        more = torch.bincount(torch.div(keys, max(n, 1), rounding_mode="floor"), minlength=n).cumsum(0)
+        starts = self.starts.clone()
+        starts[1:] += more.to(starts)
+        return Resident(starts, columns, weights)
+
     @property
     def num_nodes(self) -> int:
         """Number of nodes, n."""

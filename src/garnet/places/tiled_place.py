@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.files import open_source
@@ -29,6 +30,7 @@ from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
 from garnet.places.plan import Memory, cut_of
+from garnet.places.planted_tiles import plant_tiles, planted_in
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
 from garnet.places.tiles import TiledGraph
@@ -204,20 +206,27 @@ class Task:
             if as_table:
                 run.require_package(*NEEDED)
             run.require_folder(folder)
-        clock, tiles = Resumable(journal, self.progress), folder / "tiles"
+        clock, tiles, planted = Resumable(journal, self.progress), folder / "tiles", folder / "planted"
+        plants, written = self.method.support == "auto", list[Path]()
 
         def tile() -> dict[str, Any]:
             options: dict[str, Any] = {"symmetrize": self.symmetrize, "progress": self.progress}
-            build_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
+            graph = build_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
+            written.extend(tiles.iterdir())
+            if plants and graph.num_edges:
+                written.extend(plant_tiles(graph, planted, seed=self.method.seed))
             return {"memory": cut.memory}
 
         # Workers may have other limits when a run goes on.
-        memory = clock.stage("tile", tile, lambda facts: facts, lambda _: tiles.iterdir())["memory"]
-        graph = TiledGraph.open(tiles)
+        memory = clock.stage("tile", tile, lambda facts: facts, lambda _: written)["memory"]
+        given = graph = TiledGraph.open(tiles)
+        new = torch.zeros(2, 0, dtype=torch.int64)
+        if plants and given.num_edges:
+            graph, new = TiledGraph.open(planted), planted_in(planted)
         store = RowStore(folder, graph.bounds, run, clock.tell)
         if run is run_locally:
             store.hold(cut.spare(graph.num_nodes, graph.parts))
-        return GraphOnDisk(graph, store, clock, self.place, memory, as_table, deliver)
+        return GraphOnDisk(given, graph, new, store, clock, self.place, memory, as_table, deliver)
 
 
 def identity(source: Path | Graph, output: Path) -> list[Any]:

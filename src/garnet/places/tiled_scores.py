@@ -11,6 +11,7 @@ Beside 50 MB, a task holds at most one of
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,10 +29,12 @@ from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of
 from garnet.places.row_store import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
+from garnet.purify.place import Counted, Revised
 from garnet.purify.quantile import digit_counts
 from garnet.purify.result import AnyLedger, LedgerBatch
-from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, gathered, measure, merged
 from garnet.purify.settings import Settings
+from garnet.purify.suspicion import Suspicion, looks
 
 _COLUMNS: dict[str, type[Any]] = {
     "first": np.int32,
@@ -53,7 +56,8 @@ class TileTask:
     """What it takes to score a tile.
 
     Attributes:
-        graph: the input.
+        given: the input.
+        graph: what is read of it: the same, or with planted edges.
         i: part of the rows.
         j: part of the columns, not before i.
         points: where the points of part i and of part j are.
@@ -61,9 +65,12 @@ class TileTask:
         base: files of pairs of near neighbours in this tile.
         settings: of the purification.
         critical: what scores the edges.
+        rank: how many coordinates of the points are spectral.
+        suspicion: what made-up edges look like, where planted ones told.
         target: the file to be written.
     """
 
+    given: TiledGraph
     graph: TiledGraph
     i: int
     j: int
@@ -72,6 +79,8 @@ class TileTask:
     base: Sequence[Path]
     settings: Settings
     critical: Critical
+    rank: int
+    suspicion: Suspicion | None
     target: Path
 
 
@@ -83,29 +92,46 @@ def score_tile(task: TileTask) -> None:
     del base, rows, columns
     if settings.only_drop:
         edges = edges.of_input()
-    measured = _measured(task, edges)
-    if settings.support is not None and settings.overlap:
-        measured.support[edges.given] += settings.overlap * _shared_neighbors(task, edges.ends[:, edges.given])
-    if settings.weight == "given":
-        measured = measured._replace(weight=torch.from_numpy(weights))
+    left = _points(task, 0)
+    right = left if task.i == task.j else _points(task, 1)
+    measured, ends = measure(edges, left, right, settings, task.critical), edges.ends[:, edges.given]
+    if task.suspicion is not None:
+        seen = tile_looks(task.graph, task.i, task.j, ends, (left, right), task.rank)
+        unknown = measured.score[edges.given].isinf()
+        measured.support[edges.given] = (-task.suspicion.log_odds(seen)).float().masked_fill(unknown, math.inf)
+    elif settings.support is not None and settings.overlap:
+        del left, right
+        measured.support[edges.given] += settings.overlap * _shared_neighbors(task.graph, task.i, task.j, ends)
+    if settings.weight in ("given", "trust"):
+        measured.weight[edges.given] = torch.from_numpy(weights)
     write_tile(task.target, edges, measured)
 
 
-def _measured(task: TileTask, edges: TileEdges) -> Measured:
-    left = _points(task, 0)
-    right = left if task.i == task.j else _points(task, 1)
-    return measure(edges, left, right, task.settings, task.critical)
+def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Tensor, Tensor], rank: int) -> Tensor:
+    """What is seen of some edges of a tile, (4, m): see `garnet.purify.suspicion.looks`.
+
+    Args:
+        graph: what is read, with planted edges.
+        i: part of the rows.
+        j: part of the columns.
+        ends: (2, m) counted from the first nodes of their parts.
+        points: of both parts.
+        rank: how many of their coordinates are spectral.
+    """
+    counts = torch.from_numpy(graph.counts(i)), torch.from_numpy(graph.counts(j))
+    mean = 2 * graph.num_edges / graph.num_nodes
+    return looks(ends, points, counts, _shared_neighbors(graph, i, j, ends), rank, mean)
 
 
-def _shared_neighbors(task: TileTask, edges: Tensor) -> Tensor:
+def _shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
     """What `garnet.linalg.common_neighbors.shared_neighbors` gives, one block of neighbours at a time."""
-    graph, (first, second) = task.graph, edges
+    first, second = edges
     common = torch.zeros(len(first), dtype=torch.int64)
     for k in range(graph.parts):
-        left = _pattern(graph, task.i, k)
-        right = left if task.i == task.j else _pattern(graph, task.j, k)
+        left = _pattern(graph, i, k)
+        right = left if i == j else _pattern(graph, j, k)
         common += count_common(left, first, right, second)
-    counts = torch.from_numpy(graph.counts(task.i))[first], torch.from_numpy(graph.counts(task.j))[second]
+    counts = torch.from_numpy(graph.counts(i))[first], torch.from_numpy(graph.counts(j))[second]
     return share_of_most(common, torch.minimum(*counts) - 1)
 
 
@@ -116,7 +142,7 @@ def _pattern(graph: TiledGraph, i: int, j: int) -> NeighborLists:
 
 def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """Both ends and the weight of the input's edges in this tile."""
-    tile = task.graph.tile(task.i, task.j)
+    tile = task.given.tile(task.i, task.j)
     rows = np.repeat(np.arange(_length(task, task.i)), np.diff(tile.starts))
     weights = np.ones(len(rows), np.float32) if tile.weights is None else tile.weights
     upper = rows < tile.columns if task.i == task.j else slice(None)
@@ -214,6 +240,39 @@ def count_digits(files: Sequence[Path], column: str, place: int, beginnings: Seq
 def tally_files(files: Sequence[Path], choice: Choice) -> Tally:
     """What a choice comes to in some tiles."""
     return Tally.sum(Tally.of(choice, *read_tile(file)) for file in files)
+
+
+def row_at_nodes(files: Sequence[Path], sizes: Sequence[int], of: Counted, largest: bool) -> tuple[Tensor, Tensor]:
+    """Sums at nodes of what is counted of the edges of a row of tiles, from the one on the diagonal on; or the largest.
+
+    Args:
+        files: of the tiles.
+        sizes: nodes of the part of the rows, which is also that of the first columns, and of the parts that follow.
+        of: what is counted.
+        largest: ask for the largest.
+
+    Returns:
+        What is found at the nodes of the rows, and at those of all columns, one part after the other.
+    """
+    at_rows, at_columns = None, []
+    for file, size in zip(files, sizes, strict=True):
+        edges, measured = read_tile(file)
+        found, (first, second) = of(edges, measured), edges.ends.long()
+        at_columns.append(gathered(found, second, size, largest=largest))
+        here = gathered(found, first, sizes[0], largest=largest)
+        at_rows = here if at_rows is None else together(at_rows, here, largest=largest)
+    return torch.zeros(0) if at_rows is None else at_rows, torch.cat(at_columns)
+
+
+def together(one: Tensor, other: Tensor, *, largest: bool) -> Tensor:
+    """What two sets of edges make at the same nodes."""
+    return torch.maximum(one, other) if largest else one + other
+
+
+def revise_tile(file: Path, target: Path, of: Revised, left: RowFile, right: RowFile, width: int) -> None:
+    """Write the edges of a tile as they become when the numbers of the nodes at either side are known."""
+    edges, measured = read_tile(file)
+    write_tile(target, *of(edges._replace(ends=edges.ends.long()), measured, read(left, width), read(right, width)))
 
 
 def kept_of(file: Path, choice: Choice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:

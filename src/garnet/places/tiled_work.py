@@ -19,7 +19,7 @@ from garnet.io.journal import Resumable
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
 from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
-from garnet.places.row_store import RowFile, RowMatrix, RowStore, read
+from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
 from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
 from garnet.places.tiled_scores import (
@@ -28,18 +28,23 @@ from garnet.places.tiled_scores import (
     count_digits,
     gather_strip,
     is_unchanged,
+    revise_tile,
+    row_at_nodes,
     score_tile,
     tally_files,
+    tile_looks,
+    together,
 )
 from garnet.places.tiled_search import TiledBase, tiled_base_graph
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Stage
 from garnet.purify.memory import thinned
-from garnet.purify.place import Embedding, Pruned
+from garnet.purify.place import Counted, Embedding, Pruned, Revised
 from garnet.purify.quantile import quantile
 from garnet.purify.result import AnyLedger, Ledger, Purification, without_vectors
 from garnet.purify.scores import Choice, Critical, Tally
 from garnet.purify.settings import Settings, Shape, count_classes
+from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion
 from garnet.spectral import Chebyshev, Spectrum
 
 STAGED = "graph"
@@ -54,7 +59,9 @@ class GraphOnDisk:
     """See `Work`.
 
     Attributes:
-        graph: the tiles.
+        given: the tiles of the input.
+        graph: what is read of it: the same, or with planted edges.
+        planted: (2, p) these.
         store: where matrices of rows live, and who works on them.
         clock: of the stages.
         place: an `OnDisk` or an `OnCluster`.
@@ -63,7 +70,9 @@ class GraphOnDisk:
         deliver: puts the result where it belongs.
     """
 
+    given: TiledGraph
     graph: TiledGraph
+    planted: Tensor
     store: RowStore
     clock: Resumable
     place: Any
@@ -74,7 +83,7 @@ class GraphOnDisk:
     @cached_property
     def shape(self) -> Shape:
         """See `Work`."""
-        graph = self.graph
+        graph = self.given
         total = sum(float(graph.degrees(i).sum()) for i in range(graph.parts))
         return Shape(
             nodes=graph.num_nodes,
@@ -128,11 +137,27 @@ class GraphOnDisk:
         """See `Work`; only the whole graph in memory has it."""
         raise GarnetError("The score 'distortion' needs the whole graph in memory; purify with InMemory().")
 
-    def score(self, points: RowMatrix, base: TiledBase, settings: Settings, critical: Critical) -> Tiles:
+    def seen(self, embedding: Embedding) -> Seen:
+        """See `Work`."""
+        points, bounds = embedding.points, self.graph.bounds
+        owners = torch.searchsorted(torch.tensor(bounds[1:]), self.planted, right=True)
+        tasks = []
+        for i, j in self._tiles:
+            planted = self.planted[:, (owners[0] == i) & (owners[1] == j)] - torch.tensor([[bounds[i]], [bounds[j]]])
+            files = points.files[i], points.files[j]
+            tasks.append((self.given, self.graph, i, j, files, points.width, embedding.spectrum.rank, planted))
+        edges, given, planted = (torch.cat(every, dim=1) for every in zip(*self.store.run(_seen, tasks), strict=True))
+        order = (edges[0] * self.graph.num_nodes + edges[1]).argsort()
+        return Seen(edges[:, order], given[:, order], planted)
+
+    def score(
+        self, embedding: Embedding, base: TiledBase, settings: Settings, critical: Critical, suspicion: Suspicion | None
+    ) -> Tiles:
         """See `Work`; a tile that was scored before is not scored again."""
-        folder = self.store.folder
+        folder, points, scored = self.store.folder, embedding.points, self._files("scored")
         tasks = (
             TileTask(
+                given=self.given,
                 graph=self.graph,
                 i=i,
                 j=j,
@@ -141,13 +166,40 @@ class GraphOnDisk:
                 base=tuple(folder / name for name in base.files.get((i, j), ())),
                 settings=settings,
                 critical=critical,
+                rank=embedding.spectrum.rank,
+                suspicion=suspicion,
                 target=file,
             )
-            for (i, j), file in self._scored.items()
+            for (i, j), file in scored.items()
             if not is_unchanged(file)
         )
         self.store.do("score", score_tile, ((task,) for task in tasks))
-        return self._scored
+        return scored
+
+    def at_nodes(self, scored: Tiles, of: Counted, *, largest: bool = False) -> Tensor:
+        """See `Work`."""
+        bounds, parts = self.graph.bounds, range(self.graph.parts)
+        sizes = [[bounds[j + 1] - bounds[j] for j in range(i, self.graph.parts)] for i in parts]
+        found = self.store.each(row_at_nodes, self._rows(scored), sizes, repeat(of), repeat(largest))
+        total = torch.zeros(bounds[-1], found[0][0].shape[1], dtype=torch.float64)
+        for i, (rows, columns) in enumerate(found):
+            here, after = slice(bounds[i], bounds[i + 1]), slice(bounds[i], None)
+            total[here] = together(total[here], rows, largest=largest)
+            total[after] = together(total[after], columns, largest=largest)
+        return total
+
+    def revise(self, name: str, scored: Tiles, of: Revised, nodes: Tensor) -> Tiles:
+        """See `Work`."""
+        numbers, bounds = self.store.new(nodes.shape[1], f"nodes-{name}"), self.graph.bounds
+        for i, file in enumerate(numbers.files):
+            write(file, nodes[bounds[i] : bounds[i + 1]])
+        revised = self._files(name)
+        tasks = [
+            (scored[i, j], file, of, numbers.files[i], numbers.files[j], nodes.shape[1])
+            for (i, j), file in revised.items()
+        ]
+        self.store.do("weigh", revise_tile, tasks)
+        return revised
 
     def quantile(self, scored: Tiles, column: Literal["score", "support"], share: float) -> float:
         """See `Work`."""
@@ -165,7 +217,7 @@ class GraphOnDisk:
 
     def gather(self, scored: Tiles, choice: Choice, tally: Tally) -> TiledGraph | EdgeTable:
         """See `Work`; a strip that was written before is not written again."""
-        graph, output = self.graph, self._staged
+        graph, output = self.given, self._staged
         with writing(output):
             output.mkdir(exist_ok=True)
         if self.as_table:
@@ -193,10 +245,11 @@ class GraphOnDisk:
             "settings": settings.plain(),
             "probes": base.probes,
             "recall": base.recall,
+            "tiles": _name_of(pruned.scored),
             "stages": [asdict(stage) for stage in self.clock.stages],
         }
         if self.place.ledger:
-            for (i, j), file in self._scored.items():
+            for (i, j), file in pruned.scored.items():
                 link_or_copy(file, self._staged / _ledger_name(i, j))
         return self.deliver(facts)
 
@@ -208,9 +261,8 @@ class GraphOnDisk:
     def _tiles(self) -> list[tuple[int, int]]:
         return [(i, j) for i in range(self.graph.parts) for j in range(i, self.graph.parts)]
 
-    @property
-    def _scored(self) -> Tiles:
-        return {(i, j): self.store.folder / f"scored-{i}-{j}.bin" for i, j in self._tiles}
+    def _files(self, name: str) -> Tiles:
+        return {(i, j): self.store.folder / f"{name}-{i}-{j}.bin" for i, j in self._tiles}
 
     def _rows(self, scored: Tiles) -> list[list[Path]]:
         """The files of each row of tiles."""
@@ -234,8 +286,8 @@ class GraphOnDisk:
     def _pruned(self, noted: dict[str, Any]) -> Pruned:
         choice, tally = Choice(**noted["choice"]), Tally(*noted["tally"])
         edges = tally.kept + tally.added
-        graph = table_of(self.graph, self._staged, edges) if self.as_table else TiledGraph.open(self._staged)
-        return Pruned(choice, tally, self._scored, graph)
+        graph = table_of(self.given, self._staged, edges) if self.as_table else TiledGraph.open(self._staged)
+        return Pruned(choice, tally, self._files(noted["tiles"]), graph, noted["share"], noted["power"])
 
 
 def asdict_base(base: TiledBase) -> dict[str, Any]:
@@ -250,7 +302,13 @@ def base_of(noted: dict[str, Any]) -> TiledBase:
 
 
 def _note_pruned(pruned: Pruned) -> dict[str, Any]:
-    return {"choice": asdict(pruned.choice), "tally": list(pruned.tally)}
+    facts = {"choice": asdict(pruned.choice), "tally": list(pruned.tally), "tiles": _name_of(pruned.scored)}
+    return {**facts, "share": pruned.share, "power": pruned.power}
+
+
+def _name_of(tiles: Tiles) -> str:
+    """Under which name tiles were scored, or revised."""
+    return next(iter(tiles.values())).name.split("-")[0]
 
 
 def _ledger_name(i: int, j: int) -> str:
@@ -266,6 +324,27 @@ def _likeness(graph: TiledGraph, i: int, j: int, first: RowFile, second: RowFile
     left, right = read(first, width), read(second, width)
     local = edges - torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
     return edges, inner_products(left, right, local)
+
+
+def _seen(
+    given: TiledGraph,
+    graph: TiledGraph,
+    i: int,
+    j: int,
+    files: tuple[RowFile, RowFile],
+    width: int,
+    rank: int,
+    planted: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges of a tile, all or of very many some, what is seen of them, and of those planted there."""
+    tile, first = given.tile(i, j), torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
+    rows = np.repeat(np.arange(len(tile.starts) - 1), np.diff(tile.starts))
+    ends = torch.from_numpy(np.stack([rows, tile.columns.astype(np.int64)])) + first
+    edges = thinned(ends[:, ends[0] < ends[1]], given.num_edges, MOST_LEARNT)
+    left = read(files[0], width)
+    points = left, left if i == j else read(files[1], width)
+    looked = [tile_looks(graph, i, j, some, points, rank) for some in (edges - first, planted)]
+    return edges, looked[0], looked[1]
 
 
 def held(ledger: AnyLedger) -> Ledger:
@@ -305,7 +384,7 @@ def from_facts(
         tiles = [(i, j) for i in range(len(bounds) - 1) for j in range(i, len(bounds) - 1)]
         files = {(i, j): output / _ledger_name(i, j) for i, j in tiles if (output / _ledger_name(i, j)).is_file()}
         if scored is not None:
-            files = {(i, j): scored / f"scored-{i}-{j}.bin" for i, j in tiles}
+            files = {(i, j): scored / f"{facts['tiles']}-{i}-{j}.bin" for i, j in tiles}
         graph: TiledGraph | EdgeTable
         if is_table(output):
             graph = EdgeTable(output, bounds[-1], tally.kept + tally.added, tuple(facts["left_out"]))

@@ -17,6 +17,7 @@ from garnet.parameters import (
     Count,
     Natural,
     NonNegative,
+    Positive,
     PositiveOrInfinite,
     Seed,
     Share,
@@ -32,6 +33,7 @@ from garnet.purify.quantile import quantile_of
 from garnet.purify.result import Purification
 from garnet.purify.scores import Choice, Critical, distance, least_weight, signed
 from garnet.purify.settings import (
+    CAUTION,
     Features,
     GammaUnit,
     Scaling,
@@ -42,6 +44,8 @@ from garnet.purify.settings import (
     settle,
     weight_of_features,
 )
+from garnet.purify.suspicion import LEAST_TRUST
+from garnet.purify.trust import learn, refilled, trusted
 from garnet.spectral.spectrum import End, Spectrum
 
 
@@ -51,9 +55,13 @@ class GARNET(Purifier):
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
     eigenvalues (definition 3.1), beside their features. Each node is joined to its k nearest in V: G_base. Base edges
-    that score below gamma are pruned. Beyond the paper, the default scales both blocks to unit rows, counts the
-    neighbours that two nodes share, and keeps the better supported edges of the input, so that a dense graph keeps what
-    is true of it.
+    that score below gamma are pruned.
+
+    Beyond the paper, the default asks the graph how much of it to doubt. Edges that nobody wrote are planted among its
+    own, a tenth as many; the more an edge looks like these, and the more the other edges of its ends do, the less
+    it is trusted (`garnet.purify.suspicion`). Edges weigh as much as they are trusted, those trusted least are dropped,
+    and what a node has lost is shared among its near neighbours. So a graph without suspicion comes back almost as it
+    was.
 
     A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
 
@@ -68,24 +76,29 @@ class GARNET(Purifier):
         feature_weight: scale of the feature block beside the spectral one. `auto` is 1.5 where edges join nodes of
             alike features, less where they do so less, down to 0.15 where edges tell nothing of features.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
-        k: neighbours of each node. None is 15 less the mean degree, but at least 10; or none at all where the mean
-            degree is above 24: a graph that has edges enough is given none that nobody wrote. With 0 edges are only
-            dropped, never added.
-        support: share of the input's edges, the least supported, that stay only if they join near neighbours; the
-            others stay anyway. What supports an edge is that its ends are alike in V and share neighbours. `auto` is
-            0.3, or 0.2 where nothing is added that makes up for a true edge that is lost. None is the paper's: no edge
-            stays for having been there.
+        k: neighbours of each node. None is 10 where planted edges tell what is doubted, and else 15 less the mean
+            degree. With 0 edges are only dropped, never added.
+        support: how much of the input is doubted. `auto` is what planted edges tell. A share doubts as many edges, the
+            least supported, which stay only if they join near neighbours; the others stay anyway. What supports an edge
+            is that its ends are alike in V and share neighbours. None is the paper's: no edge stays for having been
+            there.
+        caution: how many times the harm of a true edge that goes is done by a made-up one that stays; an edge that is
+            made up with chance s is trusted (1 - s) / (1 - s + caution s), and dropped below a quarter. Counts where
+            planted edges tell.
+        refill: weight of new edges at a node for each unit of weight that was taken from it. `auto` is 2 where joined
+            nodes have alike features or `k` is said, less the less alike they are, and none without features. Counts
+            where planted edges tell.
         overlap: what sharing all neighbours counts in support, beside twice the inner product of the two points.
         score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
             S; `distortion` is ||U^T e||^2 / ||V^T e||^2 of section 3.3.
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.
         gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
-        only_drop: add nothing: an edge that is doubted stays if it joins near neighbours, but near neighbours that the
-            input does not join stay apart. Kept edges keep their weights. The quantile gamma is then that of the base
-            edges which the input has.
-        weight: of the edges kept: `similarity`, the cosine of the two points; `score`; or `one`. `auto` is similarity,
-            or where nothing is added, and all edges were there before, the weight that they had.
+        only_drop: add nothing, and leave the edges that are kept their weights. With `k`, an edge that is doubted stays
+            if it joins near neighbours, and the quantile gamma is that of the base edges which the input has.
+        weight: of the edges kept: `trust`, the weight that they had as far as they are trusted, and for new ones a part
+            of what their ends have lost; `similarity`, the cosine of the two points; `score`; or `one`. `auto` is trust
+            where planted edges tell how far, and else similarity, or where nothing is added the weight that they had.
         seed: of everything random; the same seed gives the same bytes on a CPU.
 
     Example:
@@ -104,6 +117,8 @@ class GARNET(Purifier):
     scaling: Scaling = "unit"
     k: Natural | None = None
     support: Share | Literal["auto"] | None = "auto"
+    caution: Positive = CAUTION
+    refill: NonNegative | Literal["auto"] = "auto"
     overlap: NonNegative = 4.0
     score: Score = "distance"
     sigma2: PositiveOrInfinite = math.inf
@@ -122,6 +137,8 @@ class GARNET(Purifier):
         yield "weight", weighed, "'similarity' or 'one' with score 'distance'"
         kept = not self.only_drop or self.weight == "auto"
         yield "weight", kept, "'auto' with only_drop: kept edges keep their weights"
+        told = self.weight != "trust" or self.support == "auto"
+        yield "weight", told, "'auto', 'similarity', 'score' or 'one' where 'support' is not 'auto'"
 
     @classmethod
     def paper(
@@ -164,14 +181,16 @@ class GARNET(Purifier):
                 return work
             settings = self.on(work.shape)
             embedding = work.stage("embed", lambda: embed(work, settings))
+            settings = settings.told(embedding.feature_weight)
             base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
             pruned = work.stage("prune", lambda: prune(work, embedding, base, settings))
-            return work.result(replace(settings, feature_weight=embedding.feature_weight), embedding, base, pruned)
+            return work.result(replace(settings, doubted=pruned.share, power=pruned.power), embedding, base, pruned)
 
     def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:
-        """The leading eigenpairs that a purification begins with, and no more; in memory."""
-        with InMemory(device=device).open(self, graph) as work:
-            return work.spectrum(self.on(work.shape))
+        """The leading eigenpairs of the graph itself, without planted edges; in memory."""
+        bare = replace(self, support=1.0, weight="auto" if self.weight == "trust" else self.weight)
+        with InMemory(device=device).open(bare, graph) as work:
+            return work.spectrum(bare.on(work.shape))
 
     def _purify(self, graph: Graph, *, progress: Progress | None) -> Purification:
         return self.purify(graph, progress=progress)
@@ -201,15 +220,25 @@ def supported_half(work: Work, spectral: Block) -> Tensor:
 
 
 def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> Pruned:
-    """Keep the base edges that the graphical model finds critical (section 3.3), and what the input supports."""
-    scored = work.score(embedding.points, base, settings, criterion(work, embedding.spectrum, base, settings))
+    """Keep the base edges that the graphical model finds critical (section 3.3), and what of the input is believed."""
+    learnt = learn(work, embedding) if settings.support == "planted" else None
+    suspicion = None if learnt is None else learnt.suspicion
+    critical = criterion(work, embedding.spectrum, base, settings)
+    scored = work.score(embedding, base, settings, critical, suspicion)
     quantile = settings.gamma_unit == "quantile"
     threshold = work.quantile(scored, "score", settings.gamma) if quantile else settings.gamma
-    doubt = None if settings.support is None else work.quantile(scored, "support", settings.support)
+    if learnt is not None:
+        scored = trusted(work, scored, learnt, settings)
+        if settings.weight == "trust":
+            scored = refilled(work, scored, threshold, settings.refill or 0.0)
+        doubt: float | None = LEAST_TRUST
+    else:
+        doubt = None if settings.support is None else work.quantile(scored, "support", float(settings.support))
     choice = Choice(threshold=threshold, doubt=doubt)
     tally = work.tally(scored, choice)
     choice = replace(choice, floor=least_weight(settings, tally.heaviest))
-    return Pruned(choice, tally, scored, work.gather(scored, choice, tally))
+    share, power = (None, None) if learnt is None else (learnt.share, learnt.suspicion.power)
+    return Pruned(choice, tally, scored, work.gather(scored, choice, tally), share, power)
 
 
 def criterion(work: Work, spectrum: Spectrum, base: Base, settings: Settings) -> Critical:

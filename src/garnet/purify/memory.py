@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor
 
 from garnet.errors import ParameterError
-from garnet.graph.edges import numbers
+from garnet.graph.edges import among, numbers
 from garnet.graph.graph import Graph, as_graph
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident, joined, restricted
@@ -22,11 +23,13 @@ from garnet.parameters import Device, require_device, require_parameters
 from garnet.progress import Clock, Progress
 from garnet.purify.features import feature_block
 from garnet.purify.graphical_model import base_embedding
-from garnet.purify.place import Embedding, Pruned
+from garnet.purify.place import Counted, Embedding, Pruned, Revised
+from garnet.purify.planting import planted_pairs
 from garnet.purify.quantile import quantile_of
 from garnet.purify.result import Ledger, Purification
-from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, gathered, measure, merged
 from garnet.purify.settings import Settings, Shape
+from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion, looks
 from garnet.spectral import Chebyshev, choose_solver
 from garnet.spectral.spectrum import Solver, Spectrum, eigengap, spread_components
 
@@ -87,9 +90,28 @@ class GraphInMemory:
         return Shape.of(self.graph)
 
     @cached_property
-    def on_device(self) -> Resident:
-        """The adjacency on the device."""
+    def given(self) -> Resident:
+        """The adjacency on the device, as it was given."""
         return Resident.of(self.graph, self.place.device)
+
+    @cached_property
+    def planted(self) -> Tensor:
+        """Edges that nobody wrote, (2, p), where they are to tell how much the others are doubted."""
+        given, n = self.given, self.graph.num_nodes
+        if self.method.support != "auto":
+            return given.edges[:, :0]
+
+        def joined(pairs: Tensor) -> Tensor:
+            return among(given.edges, pairs.to(given.edges.device), n).cpu()
+
+        return planted_pairs(given.counts, joined, seed=self.method.seed).to(given.edges.device)
+
+    @cached_property
+    def on_device(self) -> Resident:
+        """The adjacency that is read, with the planted edges."""
+        if not self.planted.shape[1]:
+            return self.given
+        return self.given.joining(self.planted, float(self.given.weights.double().mean()))
 
     def stage(self, name: str, compute: Callable[[], T]) -> T:
         """See `Work`."""
@@ -148,18 +170,48 @@ class GraphInMemory:
             compared, rank, settings.sigma2, self._solver, seed=settings.seed, device=self.place.device
         )
 
-    def score(self, points: Tensor, base: Tensor, settings: Settings, critical: Critical) -> ScoredEdges:
+    def seen(self, embedding: Embedding) -> Seen:
         """See `Work`."""
-        adjacency = self.on_device
-        edges = merged(base, adjacency.edges, self.graph.num_nodes)
+        some = thinned(self.given.edges, self.graph.num_edges, MOST_LEARNT)
+        return Seen(some, self._looks(embedding, some), self._looks(embedding, self.planted))
+
+    def _looks(self, embedding: Embedding, edges: Tensor) -> Tensor:
+        counts, points, rank = self.on_device.counts, embedding.points, embedding.spectrum.rank
+        shared = shared_neighbors(self.on_device, edges)
+        mean = len(self.on_device.columns) / self.graph.num_nodes
+        return looks(edges, (points, points), (counts, counts), shared, rank, mean)
+
+    def score(
+        self, embedding: Embedding, base: Tensor, settings: Settings, critical: Critical, suspicion: Suspicion | None
+    ) -> ScoredEdges:
+        """See `Work`."""
+        given, points = self.given, embedding.points
+        edges = merged(base, given.edges, self.graph.num_nodes)
         if settings.only_drop:
             edges = edges.of_input()
         measured = measure(edges, points, points, settings, critical)
-        if settings.support is not None and settings.overlap:
-            measured.support[edges.given] += settings.overlap * shared_neighbors(adjacency, adjacency.edges)
-        if settings.weight == "given":
-            measured = measured._replace(weight=adjacency.edge_weights)
+        if suspicion is not None:
+            told = -suspicion.log_odds(self._looks(embedding, given.edges))
+            measured.support[edges.given] = told.to(measured.support).masked_fill(
+                measured.score[edges.given].isinf(), math.inf
+            )
+        elif settings.support is not None and settings.overlap:
+            measured.support[edges.given] += settings.overlap * shared_neighbors(given, given.edges)
+        if settings.weight in ("given", "trust"):
+            measured.weight[edges.given] = given.edge_weights
         return ScoredEdges(edges, measured)
+
+    def at_nodes(self, scored: ScoredEdges, of: Counted, *, largest: bool = False) -> Tensor:
+        """See `Work`."""
+        n, ends = self.graph.num_nodes, scored.edges.ends
+        found = of(*scored)
+        first, second = gathered(found, ends[0], n, largest=largest), gathered(found, ends[1], n, largest=largest)
+        return torch.maximum(first, second) if largest else first + second
+
+    def revise(self, name: str, scored: ScoredEdges, of: Revised, nodes: Tensor) -> ScoredEdges:
+        """See `Work`."""
+        nodes = nodes.to(scored.measured.score.device, torch.float32)
+        return ScoredEdges(*of(*scored, nodes, nodes))
 
     def quantile(self, scored: ScoredEdges, column: Literal["score", "support"], share: float) -> float:
         """See `Work`."""
@@ -181,10 +233,11 @@ class GraphInMemory:
         """See `Work`."""
         (edges, measured), n = pruned.scored, self.graph.num_nodes
         stays = pruned.choice.stays(edges.near, measured)
+        trust = measured.support if settings.support == "planted" else None
         return Purification(
             graph=pruned.graph,
             spectrum=embedding.spectrum,
-            ledger=Ledger(edges.ends, measured.score, edges.given, stays, n, edges.near),
+            ledger=Ledger(edges.ends, measured.score, edges.given, stays, n, edges.near, trust),
             threshold=pruned.choice.threshold,
             settings=settings,
             parameters=self.method,
@@ -208,10 +261,10 @@ def _cut(known: Spectrum, settings: Settings, nodes: int) -> Spectrum:
     return found.truncate(eigengap(found.values)) if settings.by_eigengap else found
 
 
-def thinned(edges: Tensor, among: int) -> Tensor:
-    """All edges (2, m), or where there are very many `among` all, those whose number is a multiple of some other.
+def thinned(edges: Tensor, total: int, most: int = MOST_EDGES) -> Tensor:
+    """All edges (2, m), or where there are more than `most` in all, those whose number is a multiple of some other.
 
     Which these are does not depend on where the edges lie.
     """
-    every = math.ceil(among / MOST_EDGES)
+    every = math.ceil(total / most)
     return edges if every <= 1 else edges[:, numbers(edges[0], edges[1], 1_000_003) % every == 0]

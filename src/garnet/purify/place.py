@@ -10,8 +10,9 @@ from torch import Tensor
 
 from garnet.progress import Progress
 from garnet.purify.result import Purification
-from garnet.purify.scores import Choice, Critical, Tally
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges
 from garnet.purify.settings import Settings, Shape
+from garnet.purify.suspicion import Seen, Suspicion
 from garnet.spectral.spectrum import Spectrum
 
 Block = Any
@@ -33,16 +34,31 @@ class Embedding(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """The choice that was made between the edges, what it came to, and the graph of those that stay."""
+    """The choice that was made between the edges, what it came to, and the graph of those that stay.
+
+    The share of the edges that is taken for made up, and the power to tell, are None where nothing was planted.
+    """
 
     choice: Choice
     tally: Tally
     scored: Scored
     graph: Any
+    share: float | None = None
+    power: float | None = None
+
+
+Counted = Callable[[TileEdges, Measured], Tensor]
+"""Of the edges of a tile, numbers that are added up at both of their ends, (m, q)."""
+Revised = Callable[[TileEdges, Measured, Tensor, Tensor], tuple[TileEdges, Measured]]
+"""The edges of a tile as they become when the numbers of the nodes at either side are known, (rows, q) each."""
 
 
 class Work(Protocol):
-    """A graph that lies somewhere, and what the stages of a purification ask of it."""
+    """A graph that lies somewhere, and what the stages of a purification ask of it.
+
+    Where planted edges are to tell how much the others are doubted, they are part of the graph that is read, but not of
+    its edges that are scored.
+    """
 
     @property
     def shape(self) -> Shape:
@@ -72,8 +88,22 @@ class Work(Protocol):
     def base_embedding(self, base: Base, rank: int, settings: Settings) -> Tensor:
         """U of section 3.3: so many eigenvectors of the base graph's Laplacian, weighted."""
 
-    def score(self, points: Block, base: Base, settings: Settings, critical: Critical) -> Scored:
-        """All edges of the base graph and of the input, with what speaks for and against them."""
+    def seen(self, embedding: Embedding) -> Seen:
+        """What is seen of planted edges and of others."""
+
+    def score(
+        self, embedding: Embedding, base: Base, settings: Settings, critical: Critical, suspicion: Suspicion | None
+    ) -> Scored:
+        """All edges of the base graph and of the input, with what speaks for and against them.
+
+        With a suspicion, the support of an edge is the log-odds of its being true.
+        """
+
+    def at_nodes(self, scored: Scored, of: Counted, *, largest: bool = False) -> Tensor:
+        """The sums at each node, (n, q) in float64, of what is counted of its edges; or the largest, at least zero."""
+
+    def revise(self, name: str, scored: Scored, of: Revised, nodes: Tensor) -> Scored:
+        """All edges once more, revised by the numbers of their ends, (n, q); under another name."""
 
     def quantile(self, scored: Scored, column: Literal["score", "support"], share: float) -> float:
         """The score of base edges, or the support of the input's, that a share of them lies below."""

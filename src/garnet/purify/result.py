@@ -164,6 +164,7 @@ class Ledger(AnyLedger):
         stays: (m,) which are of the purified graph.
         num_nodes: number of nodes.
         near: (m,) which are of the base graph; None if there is none.
+        trust: (m,) how far each of the input's is trusted, from 0 to 1; None where planted edges did not tell.
     """
 
     edges: Tensor
@@ -172,6 +173,7 @@ class Ledger(AnyLedger):
     stays: Tensor
     num_nodes: int
     near: Tensor | None = None
+    trust: Tensor | None = None
 
     @property
     def counts(self) -> dict[str, int]:

@@ -81,7 +81,8 @@ class Measured(NamedTuple):
 
     Attributes:
         score: how critical each is; infinite where nothing is known of an end, so nothing speaks against it.
-        support: what speaks for each of the input's; not a number for others, or where nobody asks.
+        support: what speaks for each of the input's; in the end, where planted edges tell, how far it is trusted. Not a
+            number for others, or where nobody asks.
         weight: of each, if it stays.
     """
 
@@ -106,10 +107,10 @@ def measure(edges: TileEdges, left: Tensor, right: Tensor, settings: Settings, c
     unknown = _unknown(left)[edges.ends[0]] | _unknown(right)[edges.ends[1]]
     score = critical(left, right, edges.ends).masked_fill_(unknown, math.inf)
     support = torch.full_like(score, math.nan)
-    if settings.support is not None:
+    if isinstance(settings.support, float | int):
         alike = 2 * inner_products(left, right, edges.ends[:, edges.given])
         support[edges.given] = alike.masked_fill_(unknown[edges.given], math.inf)
-    if settings.weight == "similarity":
+    if settings.weight in ("similarity", "trust"):
         directions = scale(left, "unit")
         others = directions if right is left else scale(right, "unit")
         weight = inner_products(directions, others, edges.ends).masked_fill_(unknown, 1.0)
@@ -176,6 +177,14 @@ class Tally(NamedTuple):
         """That of several tiles together."""
         kept, dropped, added, base_edges, heaviest = zip(*tallies, strict=True)
         return cls(sum(kept), sum(dropped), sum(added), sum(base_edges), max(heaviest))
+
+
+def gathered(found: Tensor, ends: Tensor, rows: int, *, largest: bool) -> Tensor:
+    """The sums, (rows, q) in float64, of what was found of edges, (m, q), at one end of each; or the largest."""
+    total = torch.zeros(rows, found.shape[1], dtype=torch.float64, device=found.device)
+    if largest:
+        return total.scatter_reduce_(0, ends[:, None].expand_as(found), found.double(), "amax")
+    return total.index_add_(0, ends, found.double())
 
 
 def least_weight(settings: Settings, heaviest: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ Features = Literal["auto", "none", "raw", "low-rank", "propagated"]
 Scaling = Literal["unit", "none", "standardize", "minmax"]
 Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
-Weight = Literal["auto", "similarity", "score", "one"]
+Weight = Literal["auto", "trust", "similarity", "score", "one"]
 
 # What the defaults were found to need on the graphs of the paper, clean and attacked (studies/ablation-*.toml and the
 # tables of docs/results); they are the same for all of them.
@@ -30,12 +30,14 @@ PAIRS_A_CLASS = 10
 """Eigenpairs for each class, the paper's own rule (appendix F)."""
 LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
 """Eigenpairs for each class where few are wanted; and as many without labels."""
-ENOUGH_NEIGHBORS, FEWEST_NEIGHBORS = 15, 10
-"""Neighbours of a node in all, those of the input counted; and how many are looked for at least."""
-DENSE = 24
-"""Mean degree above which a graph has edges enough, and is given none that nobody wrote."""
-DOUBTED, DOUBTED_ALONE = 0.3, 0.2
-"""Share of the input's edges that is doubted; and where nothing makes up for a true edge that is lost."""
+ENOUGH_NEIGHBORS = 15
+"""Neighbours of a node in all, those of the input counted, where a share of all edges is doubted."""
+SHARED_AMONG = 10
+"""Near neighbours among which is shared what a node has lost, where planted edges tell how much."""
+CAUTION = 7.0
+"""A made-up edge that stays does so many times the harm of a true one that goes."""
+REFILL = 2.0
+"""Weight of new edges at a node for each unit of weight that was taken from it, where edges join alike nodes."""
 FEATURE_WEIGHT = 1.5
 """Scale of the features beside the spectrum, where edges join nodes of alike features."""
 ALIKE = 0.4
@@ -83,8 +85,13 @@ def count_classes(labels: Any) -> int:
 class Settings:
     """GARNET on one graph: what is stored with every result, and all that its stages go by.
 
-    The words are those of `GARNET`; none of them is left to be decided but `feature_weight`, which is None until the
-    spectrum has told how alike the features of joined nodes are.
+    The words are those of `GARNET`; none is left to be decided but `feature_weight` and `refill`, which are None until
+    the spectrum has told how alike the features of joined nodes are.
+
+    Attributes:
+        support: `planted` where edges that were planted tell how much each edge is doubted.
+        doubted: about which share of the edges is made up, once planted edges have told.
+        power: how often a planted edge looked worse than one of the graph.
     """
 
     rank: int
@@ -97,23 +104,41 @@ class Settings:
     feature_weight: float | None
     scaling: Scaling
     k: int
-    support: float | None
+    support: float | Literal["planted"] | None
     overlap: float
     score: Score
     sigma2: float
     gamma: float
     gamma_unit: GammaUnit
-    weight: Literal["similarity", "score", "one", "given"]
+    weight: Literal["trust", "similarity", "score", "one", "given"]
     seed: int
     only_drop: bool = False
+    caution: float = CAUTION
+    refill: float | None = None
+    doubted: float | None = None
+    power: float | None = None
 
     def __str__(self) -> str:
         features: str = self.features
         if self.features != "none" and self.feature_weight is not None:
             features = f"{self.features} x {self.feature_weight:.3g}"
-        doubted = "none" if self.support is None else f"{self.support:.3g}"
+        doubted = "none" if self.support is None else str(self.support)
+        if self.doubted is not None:
+            doubted = f"{self.doubted:.3g} as planted edges tell"
         only = ", nothing added" if self.only_drop else ""
         return f"rank {self.rank}, k {self.k}, doubted {doubted}, features {features}, weight {self.weight}{only}"
+
+    def told(self, feature_weight: float | None) -> Settings:
+        """The same, once the spectrum has told what features weigh, and with it whether neighbours are to be added.
+
+        Where features do not tell who is alike, near neighbours in the spectrum only say again what the edges say: the
+        less edges join nodes of alike features, the less is given back of what a node has lost.
+        """
+        found = replace(self, feature_weight=feature_weight)
+        if self.weight != "trust" or self.refill is not None:
+            return found
+        refill = REFILL * (0.0 if feature_weight is None else min(1.0, feature_weight / FEATURE_WEIGHT)) ** 2
+        return replace(found, refill=refill, k=self.k if refill else 0)
 
     def plain(self) -> dict[str, Any]:
         """As values that JSON has."""
@@ -150,13 +175,20 @@ def settle(method: Any, shape: Shape) -> Settings:
     features = method.features
     if features == "auto":
         features = "low-rank" if shape.features else "none"
-    k = neighbors_lacking(2 * shape.edges / shape.nodes) if method.k is None else method.k
-    support = method.support
-    if support == "auto":
-        support = DOUBTED if k and not method.only_drop else DOUBTED_ALONE
+    planted = method.support == "auto"
+    k = method.k
+    if k is None and planted:
+        # What is doubted is dropped, near or not, where nothing is added.
+        k = 0 if method.only_drop else min(SHARED_AMONG, shape.nodes - 1)
+    elif k is None:
+        k = neighbors_lacking(2 * shape.edges / shape.nodes)
+    refill = method.refill
+    if refill == "auto":
+        # Who asks for neighbours is given them.
+        refill = None if method.k is None else REFILL
     weight = method.weight
     if weight == "auto":
-        weight = "similarity" if k and not method.only_drop else "given"
+        weight = "given" if method.only_drop else "trust" if planted else "similarity" if k else "given"
     return Settings(
         rank=choose_rank(method.rank, shape.nodes, shape.classes),
         by_eigengap=method.rank == "auto" and not shape.classes,
@@ -168,7 +200,7 @@ def settle(method: Any, shape: Shape) -> Settings:
         feature_weight=None if method.feature_weight == "auto" else method.feature_weight,
         scaling=method.scaling,
         k=k,
-        support=support,
+        support="planted" if planted else method.support,
         overlap=method.overlap,
         score=method.score,
         sigma2=method.sigma2,
@@ -177,6 +209,8 @@ def settle(method: Any, shape: Shape) -> Settings:
         weight=weight,
         seed=method.seed,
         only_drop=method.only_drop,
+        caution=method.caution,
+        refill=refill,
     )
 
 
@@ -198,8 +232,8 @@ def choose_rank(rank: int | Literal["auto", "low"] | None, nodes: int, classes: 
 
 
 def neighbors_lacking(mean_degree: float) -> int:
-    """How many neighbours a node of a sparse graph lacks; none where the graph is dense."""
-    return 0 if mean_degree > DENSE else max(FEWEST_NEIGHBORS, round(ENOUGH_NEIGHBORS - mean_degree))
+    """How many neighbours a node lacks, on the mean, of those that are enough."""
+    return max(0, round(ENOUGH_NEIGHBORS - mean_degree))
 
 
 def weight_of_features(alike: float) -> float:

@@ -70,8 +70,8 @@ def _members(votes: Votes, alone: NDArray[np.float64]) -> Section:
     heads = ["member", "mean say", "doubted", "right alone"]
     text = (
         "Each member is a model that reads the graph in its own way. Its weight is what it earned on the validation "
-        "nodes, the same for all without such; at a node it has less say the more of what it reads there the audit "
-        "takes for made up. The member that decides is the one that spoke most for the class that was chosen, even if "
+        "nodes, the same for all without such; at a node it has less say the more of what it reads there looks made "
+        "up. The member that decides is the one that spoke most for the class that was chosen, even if "
         "it leant to another. The table has means over all nodes, and how many test nodes each would have got right "
         "alone."
     )

@@ -118,7 +118,7 @@ def _about(model: Predictor) -> Section:
         # Its members are many words, and have a section of their own.
         own = model.backbone
         about = {
-            "model": f"Committee(doubt={own.doubt:g}, price={own.price:g}, shrinkage={own.shrinkage:g})",
+            "model": f"Committee(doubt={own.doubt:g}, shrinkage={own.shrinkage:g})",
             "each member": repr(own.backbone),
         }
     else:

@@ -1,0 +1,95 @@
+"""A tiled graph with edges that nobody wrote among its own: see `garnet.purify.planting`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.errors import GarnetError
+from garnet.io.failures import writing
+from garnet.io.removal import remove
+from garnet.places.row_store import write_array
+from garnet.places.tile_writer import finish_like, write_strip
+from garnet.places.tiles import TiledGraph
+from garnet.purify.planting import planted_pairs
+
+_PAIRS = "planted.bin"
+"""Beside the folder of the tiles, the planted pairs."""
+
+
+def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int) -> list[Path]:
+    """Write the tiles of a graph with planted edges to another folder of the run.
+
+    Args:
+        graph: the graph.
+        folder: of the new tiles; what an earlier run left of it is removed.
+        seed: of the planted edges.
+
+    Returns:
+        The files that were written.
+    """
+    counts = torch.from_numpy(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
+    new = planted_pairs(counts, lambda pairs: _joined(graph, pairs), seed=seed)
+    with writing(folder):
+        remove(folder)
+        folder.mkdir()
+    weight = sum(float(graph.degrees(i).sum()) for i in range(graph.parts)) / max(2 * graph.num_edges, 1)
+    first, second = np.concatenate([new.numpy(), new.numpy()[::-1]], axis=1)
+    for i in range(graph.parts):
+        begin, end = graph.bounds[i], graph.bounds[i + 1]
+        here = (first >= begin) & (first < end)
+        shape = (end - begin, graph.num_nodes)
+        values = np.full(int(here.sum()), weight, np.float32)
+        more = sp.coo_array((values, (first[here] - begin, second[here])), shape=shape).tocsr()
+        strip = sp.csr_array(sp.hstack([_block(graph, i, j) for j in range(graph.parts)], "csr") + more)
+        strip.sort_indices()
+        write_strip(folder, i, graph.bounds, strip.indptr, strip.indices, strip.data)
+    finish_like(folder, graph)
+    pairs_file = folder.parent / _PAIRS
+    write_array(pairs_file, new.numpy())
+    return [*folder.iterdir(), pairs_file]
+
+
+def planted_in(folder: Path) -> Tensor:
+    """The pairs, (2, p), that `plant_tiles` planted into the tiles of a folder."""
+    file = folder.parent / _PAIRS
+    try:
+        numbers = np.fromfile(file, np.int64)
+    except OSError as error:
+        raise GarnetError(
+            f"Cannot read {file}: {error.strerror}; remove its folder, and the work begins again."
+        ) from error
+    return torch.from_numpy(numbers).view(2, -1)
+
+
+def _block(graph: TiledGraph, i: int, j: int) -> sp.csr_array:
+    tile = graph.tile(i, j)
+    weights = np.ones(len(tile.columns), np.float32) if tile.weights is None else tile.weights
+    shape = (graph.bounds[i + 1] - graph.bounds[i], graph.bounds[j + 1] - graph.bounds[j])
+    return sp.csr_array((weights, tile.columns, tile.starts), shape=shape)
+
+
+def _joined(graph: TiledGraph, pairs: Tensor) -> Tensor:
+    """Which pairs, (2, q), are edges of a tiled graph."""
+    parts = [np.searchsorted(graph.bounds[1:-1], ends, side="right") for ends in pairs.numpy()]
+    found = np.zeros(pairs.shape[1], bool)
+    for i, j in sorted(set(zip(*(part.tolist() for part in parts), strict=True))):
+        some = np.flatnonzero((parts[0] == i) & (parts[1] == j))
+        first, second = pairs[:, some].numpy()
+        found[some] = _in_tile(graph, i, j, first - graph.bounds[i], second - graph.bounds[j])
+    return torch.from_numpy(found)
+
+
+def _in_tile(
+    graph: TiledGraph, i: int, j: int, rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    tile, width = graph.tile(i, j), graph.bounds[j + 1] - graph.bounds[j]
+    keys = np.repeat(np.arange(len(tile.starts) - 1), np.diff(tile.starts)) * width + tile.columns
+    sought = rows * width + columns
+    place = np.minimum(np.searchsorted(keys, sought), max(len(keys) - 1, 0))
+    return keys[place] == sought if len(keys) else np.zeros(len(sought), bool)

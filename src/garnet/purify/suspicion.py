@@ -1,0 +1,214 @@
+"""How much each edge is doubted: as far as it looks like edges that were planted, and as others at its ends do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from garnet.linalg.edge_products import inner_products, squared_distances
+from garnet.purify.calibration import WEAK, Evidence, learn
+from garnet.purify.features import scale
+
+MOST_LEARNT = 100_000
+"""Edges of the input that are compared with the planted ones; of more, every so manyth is."""
+
+# What counts how much; as in the audit, where docs/results/audit.md says on which graphs it was chosen.
+_NEIGHBORS_COUNT_FULLY = 8.0
+"""At this mean degree, sharing neighbours counts one."""
+_FEATURES_COUNT_FULLY = 0.5
+"""Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
+
+# Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; studies/leave-it-on.toml has others.
+_SPREADS = 0.7
+"""How far the doubt in the other edges of its ends counts for an edge."""
+_HELD = 4.0
+"""So many edges of the usual doubt are counted among those of each node."""
+LEAST_TRUST = 0.25
+"""An edge that is trusted less is dropped."""
+TRUST_IN_BEST = 0.5
+"""The edge that a node trusts most of all its own is trusted so far at least, so that the node is not left alone."""
+LEAST_REFILL = 0.02
+"""Of the mean weight of an edge: new edges that would weigh less are not worth their place."""
+
+_KNOTS = 1_024
+"""Between so many values of what is seen of edges, the log-odds of a rank are interpolated."""
+_BISECTIONS = 50
+
+
+def looks(
+    ends: Tensor, points: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor], shared: Tensor, rank: int, mean: float
+) -> Tensor:
+    """What is seen of edges, (4, m): the larger, the more it speaks for them, but for the last, degrees.
+
+    The first is minus their squared length in the spectral embedding, times the root of 1 / d_i + 1 / d_j, about their
+    effective resistance: both are terms of the gradient of the graphical model (equation 4 of the paper). Then the
+    neighbours that their ends share, the less the fewer there are; how alike their features are; and the product of
+    their degrees.
+
+    Args:
+        ends: (2, m) rows of the one block and of the other.
+        points: the rows of V beside the features, of the first and of the second ends.
+        counts: how many neighbours the nodes of both blocks have.
+        shared: (m,) neighbours in common, over the most there could be.
+        rank: coordinates that are spectral.
+        mean: degree, over all nodes.
+    """
+    first, second = (one[of].float() for one, of in zip(counts, ends, strict=True))
+    fewer, more = torch.minimum(first, second).clamp_min(1), torch.maximum(first, second).clamp_min(1)
+
+    def unit(block: slice) -> tuple[Tensor, Tensor]:
+        left = scale(points[0][:, block], "unit")
+        return left, left if points[1] is points[0] else scale(points[1][:, block], "unit")
+
+    found = torch.zeros(4, ends.shape[1], device=ends.device)
+    found[0] = -squared_distances(*unit(slice(rank)), ends) * (1 / fewer + 1 / more).sqrt()
+    found[1] = shared * (fewer - 1).clamp_min(1) / (fewer - 1 + mean)
+    if points[0].shape[1] > rank:
+        found[2] = inner_products(*unit(slice(rank, None)), ends)
+    found[3] = fewer * more
+    return found
+
+
+class Seen(NamedTuple):
+    """What there is to learn from.
+
+    Attributes:
+        edges: (2, g) of the input, all or of very many some.
+        given: (4, g) what is seen of them.
+        planted: (4, p) what is seen of those that nobody wrote.
+    """
+
+    edges: Tensor
+    given: Tensor
+    planted: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Suspicion:
+    """What made-up edges look like in a graph.
+
+    Attributes:
+        knots: (4, q) values of what is seen of edges, sorted.
+        ranks: (4, q) the log-odds of the rank that each has among the edges of the graph.
+        weights: (4,) what each counts for an edge.
+        slope: by how much the log-odds of being made up fall as their sum rises by one.
+        level: the log-odds where the sum is zero.
+        power: how often a planted edge looked worse than one of the graph.
+        blind: whether they look too much alike to tell.
+    """
+
+    knots: Tensor
+    ranks: Tensor
+    weights: Tensor
+    slope: float
+    level: float
+    power: float
+    blind: bool
+
+    def log_odds(self, seen: Tensor) -> Tensor:
+        """Of being made up, (m,) in float64, by what is seen of edges, (4, m)."""
+        if self.blind:
+            return torch.full(seen.shape[1:], -math.inf, dtype=torch.float64, device=seen.device)
+        belief = torch.zeros(seen.shape[1], dtype=torch.float64, device=seen.device)
+        for values, knots, ranks, weight in zip(seen, self.knots, self.ranks, self.weights.tolist(), strict=True):
+            if weight:
+                belief += weight * _interpolated(values.double(), knots.to(seen.device), ranks.to(seen.device))
+        return self.level - self.slope * belief
+
+
+def suspicion_of(seen: Seen, *, alike: float, mean: float) -> Suspicion:
+    """Learn what tells planted edges from those of the graph.
+
+    How it is learnt, and how many of the edges are taken for made up, is `garnet.purify.calibration`'s.
+
+    Args:
+        seen: what there is to learn from.
+        alike: how alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it.
+        mean: degree, over all nodes.
+    """
+    knots, ranks = map(torch.stack, zip(*(_knots(values.double().cpu()) for values in seen.given), strict=True))
+    features = max(0.0, alike) / _FEATURES_COUNT_FULLY
+    weights = torch.tensor([1.0, mean / _NEIGHBORS_COUNT_FULLY, features, 0.0], dtype=torch.float64)
+
+    def evidence(columns: Tensor) -> Evidence:
+        *said, degrees = (_interpolated(*one) for one in zip(columns.double().cpu(), knots, ranks, strict=True))
+        belief = sum((weight * one for weight, one in zip(weights.tolist(), said, strict=False)), torch.zeros(()))
+        return Evidence(belief.expand(len(degrees)).numpy(), degrees.numpy())
+
+    count = seen.planted.shape[1]
+    if not count or not seen.given.shape[1]:
+        return Suspicion(knots, ranks, weights, 0.0, 0.0, 0.5, blind=True)
+    # The more shared neighbours count, the less is left for degrees to tell.
+    found = learn(evidence(seen.given), evidence(seen.planted), most_say=_NEIGHBORS_COUNT_FULLY / max(mean, 1e-9))
+    weights[3] = found.say
+    # A few planted edges can look worse than others by mere chance.
+    doubtful = 2 * math.sqrt(found.power * (1 - found.power) / count)
+    blind = found.power - doubtful <= WEAK
+    return Suspicion(knots, ranks, weights, found.slope, found.level, found.power, blind)
+
+
+def _knots(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Some of the values, sorted, and the log-odds of their ranks; ties share theirs."""
+    ordered, counts = torch.unique(values, return_counts=True)
+    ranks = torch.logit((counts.cumsum(0).double() - counts.double() / 2) / max(len(values), 1))
+    chosen = torch.linspace(0, max(len(ordered) - 1, 0), _KNOTS, dtype=torch.float64).round().long()
+    return (ordered[chosen], ranks[chosen]) if len(ordered) else (torch.zeros(_KNOTS), torch.zeros(_KNOTS))
+
+
+def _interpolated(values: Tensor, knots: Tensor, ranks: Tensor) -> Tensor:
+    """The log-odds of the ranks of values, between those of the knots; beyond them, those of the last."""
+    above = torch.searchsorted(knots, values).clamp(1, len(knots) - 1)
+    low, high = knots[above - 1], knots[above]
+    way = torch.where(high > low, (values - low) / (high - low), 1.0).clamp(0, 1)
+    return ranks[above - 1] + way * (ranks[above] - ranks[above - 1])
+
+
+@dataclass(frozen=True)
+class Concentration:
+    """Who was attacked once was attacked often: the doubt in other edges of its ends counts for an edge.
+
+    With s the chance of an edge to be made up, and t the mean of all, an end whose other d - 1 edges have the chances
+    s' adds the log-odds of (sum of s' + h t) / (d - 1 + h), less those of t, of which a part counts. The shift leaves
+    the mean of all chances as it was.
+
+    Attributes:
+        usual: t.
+        shift: of the log-odds.
+    """
+
+    usual: float
+    shift: float = 0.0
+
+    @classmethod
+    def of(cls, log_odds: Tensor, first: Tensor, second: Tensor) -> Concentration:
+        """That of a graph.
+
+        Args:
+            log_odds: (g,) of some edges.
+            first: (g, 2) the sum of the chances of all edges at their first ends, and the number of these.
+            second: the same for their second ends.
+        """
+        usual = float(log_odds.sigmoid().mean())
+        spread = cls(usual).log_odds(log_odds, first, second)
+        low, high = -30.0, 30.0
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if (spread + middle).sigmoid().mean() > usual else (middle, high)
+        return cls(usual, (low + high) / 2)
+
+    def log_odds(self, log_odds: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Of edges to be made up, when their ends are known, too; see `of`."""
+        own, at = log_odds.sigmoid(), _logit(torch.tensor(self.usual, dtype=torch.float64))
+        total = log_odds + self.shift
+        for ends in (first.double(), second.double()):
+            others = (ends[:, 0] - own + _HELD * self.usual) / (ends[:, 1] - 1 + _HELD)
+            total = total + _SPREADS * (_logit(others) - at)
+        return total
+
+
+def _logit(chance: Tensor) -> Tensor:
+    return torch.logit(chance.clamp(1e-6, 1 - 1e-6))

@@ -1,0 +1,150 @@
+"""From suspicion to trust: what edges weigh, and what nodes are given for what they have lost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from garnet.purify.features import alikeness, scale
+from garnet.purify.place import Embedding, Scored, Work
+from garnet.purify.scores import Measured, TileEdges
+from garnet.purify.settings import Settings
+from garnet.purify.suspicion import (
+    LEAST_REFILL,
+    LEAST_TRUST,
+    TRUST_IN_BEST,
+    Concentration,
+    Seen,
+    Suspicion,
+    suspicion_of,
+)
+
+_NEXT_TO_NONE = 1e-6  # of trust, so that one can divide by it
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What planted edges told of a graph.
+
+    Attributes:
+        suspicion: what made-up edges look like.
+        edges: (2, g) some edges of the graph.
+        log_odds: (g,) of their being made up.
+    """
+
+    suspicion: Suspicion
+    edges: Tensor
+    log_odds: Tensor
+
+    @property
+    def share(self) -> float:
+        """About which share of the edges is made up."""
+        return float(self.log_odds.sigmoid().mean()) if len(self.log_odds) else 0.0
+
+
+def learn(work: Work, embedding: Embedding) -> Learnt:
+    """See what tells planted edges from the others."""
+    seen: Seen = work.seen(embedding)
+    rank, alike = embedding.spectrum.rank, 0.0
+    if embedding.feature_weight:
+        alike = alikeness(lambda nodes: scale(work.take(embedding.points, nodes)[:, rank:], "unit"), seen.edges)
+    shape = work.shape
+    suspicion = suspicion_of(seen, alike=alike, mean=2 * shape.edges / shape.nodes)
+    return Learnt(suspicion, seen.edges.cpu(), suspicion.log_odds(seen.given).cpu())
+
+
+def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> Scored:
+    """How far each edge is trusted, as its support; and where edges weigh so, its weight as far."""
+    concentration, sums = None, torch.zeros(work.shape.nodes, 2, dtype=torch.float64)
+    if not learnt.suspicion.blind:
+        sums = work.at_nodes(scored, chances).cpu().float()
+        first, second = sums[learnt.edges]
+        concentration = Concentration.of(learnt.log_odds, first, second)
+    weigh = settings.weight == "trust"
+    scored = work.revise("trusted", scored, partial(_trusted, concentration, settings.caution, weigh), sums)
+    # A node that lost all of its edges would be lost itself.
+    best = work.at_nodes(scored, _trust, largest=True)
+    return work.revise("upheld", scored, partial(_upheld, weigh), best)
+
+
+def chances(edges: TileEdges, measured: Measured) -> Tensor:
+    """(m, 2) how likely each edge of the input is made up, and one for each of them."""
+    return torch.stack([torch.where(edges.given, (-measured.support.double()).sigmoid(), 0.0), edges.given], dim=1)
+
+
+def _trusted(
+    concentration: Concentration | None,
+    caution: float,
+    weigh: bool,
+    edges: TileEdges,
+    measured: Measured,
+    left: Tensor,
+    right: Tensor,
+) -> tuple[TileEdges, Measured]:
+    trust = torch.ones_like(measured.support)
+    if concentration is not None:
+        first, second = left[edges.ends[0]], right[edges.ends[1]]
+        told = concentration.log_odds(-measured.support.double(), first, second)
+        # Of an end that neither spectrum nor features tell anything of, nothing speaks against it.
+        told = torch.where(measured.support.isinf(), -math.inf, told)
+        trust = (-told - math.log(caution)).sigmoid().clamp_min(_NEXT_TO_NONE).float()
+    trust = trust.masked_fill(~edges.given, math.nan)
+    weight = torch.where(edges.given & weigh, measured.weight * trust, measured.weight)
+    return edges, Measured(measured.score, trust, weight)
+
+
+def _trust(edges: TileEdges, measured: Measured) -> Tensor:
+    return torch.where(edges.given, measured.support, 0.0)[:, None]
+
+
+def _upheld(
+    weigh: bool, edges: TileEdges, measured: Measured, left: Tensor, right: Tensor
+) -> tuple[TileEdges, Measured]:
+    """An edge that one of its ends trusts most of all is trusted by half at least."""
+    trust = measured.support
+    best = (trust >= left[edges.ends[0], 0]) | (trust >= right[edges.ends[1], 0])
+    upheld = torch.where(best & edges.given, trust.clamp_min(TRUST_IN_BEST), trust)
+    weight = torch.where(edges.given & weigh, measured.weight * (upheld / trust), measured.weight)
+    return edges, Measured(measured.score, upheld, weight)
+
+
+def refilled(work: Work, scored: Scored, threshold: float, refill: float) -> Scored:
+    """Share what each node has lost among its near neighbours; those that would get next to nothing are left out."""
+    shape = work.shape
+    usual = shape.mean_degree * shape.nodes / max(2 * shape.edges, 1)
+    lost, near = work.at_nodes(scored, partial(_lost, threshold)).unbind(dim=1)
+    rates = torch.where(near > 0, refill * lost / near.clamp_min(1e-12), 0.0).float()[:, None]
+    return work.revise("refilled", scored, partial(_refilled, threshold, LEAST_REFILL * usual), rates)
+
+
+def _stays(measured: Measured) -> Tensor:
+    """Which edges of the input are trusted enough; what is no number is not."""
+    return measured.support >= LEAST_TRUST
+
+
+def _nearness(edges: TileEdges, measured: Measured, threshold: float) -> Tensor:
+    """(m,) how near the ends of base edges are that are not pruned; of edges of the input, one."""
+    near = edges.near & (measured.score >= threshold)
+    return torch.where(near, torch.where(edges.given, 1.0, measured.weight.clamp_min(0)), 0.0).double()
+
+
+def _lost(threshold: float, edges: TileEdges, measured: Measured) -> Tensor:
+    """(m, 2) the weight that each edge of the input has lost, and its nearness."""
+    before = measured.weight.double() / measured.support.double()
+    after = torch.where(_stays(measured), measured.weight.double(), 0.0)
+    return torch.stack([torch.where(edges.given, before - after, 0.0), _nearness(edges, measured, threshold)], dim=1)
+
+
+def _refilled(
+    threshold: float, least: float, edges: TileEdges, measured: Measured, left: Tensor, right: Tensor
+) -> tuple[TileEdges, Measured]:
+    rates = left[edges.ends[0], 0].double() + right[edges.ends[1], 0].double()
+    new = rates * _nearness(edges, measured, threshold)
+    near = new >= least if least > 0 else new > 0
+    kept = torch.where(_stays(measured), measured.weight.double(), 0.0)
+    weight = (kept + torch.where(near, new, 0.0)).float()
+    return TileEdges(edges.ends, near, edges.given), Measured(measured.score, measured.support, weight)
