@@ -57,12 +57,10 @@ class CommitteeInputs:
     Attributes:
         views: what the backbone prepared of each member's graph, by the member's place.
         doubt: (members, n) share of what each of them reads at a node that is probably made up.
-        alarm: from 0 to 1, how much that counts.
     """
 
     views: dict[int, Any]
     doubt: Tensor
-    alarm: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +68,12 @@ class Committee(Defense):
     r"""Trains a model on each of several views of the graph, and mixes what they say.
 
     With :math:`p_m(i)` the probabilities of member m for node i, calibrated on validation nodes, the answer is
-    :math:`\sum_m w_m(i) p_m(i)`, where :math:`w_m(i) \propto w_m \exp(-\beta a\, d_m(i))`. The weights :math:`w_m` are
+    :math:`\sum_m w_m(i) p_m(i)`, where :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` are
     those that make the labels of the validation nodes likeliest, drawn towards equal ones where these are few. The
-    doubt :math:`d_m(i)` is the share of what the member reads at the node that planted edges tell to be made up:
-    validation nodes do not see an attack that is aimed at others, but the edges of these show it. The alarm a is the
-    share of all edges that is taken for made up, over a tenth, at most one. Where nobody attacks, the view as it is has
-    most say, and several models together are rarely worse than one of them.
+    doubt :math:`d_m(i)` is the share of what the member reads at the node that planted edges tell to be made up, beside
+    the edge that the node can trust most: validation nodes do not see an attack that is aimed at others, but the edges
+    of these show it. Where nobody attacks, the view as it is has most say, and several models together are rarely worse
+    than one of them.
 
     Attributes:
         members: the purifier of each view; None is the graph as it is. One that needs features is left out where
@@ -124,8 +122,8 @@ class Committee(Defense):
 
     def prepare(self, graph: Graph, device: str) -> CommitteeInputs:
         """Every member's view of the graph, and how much of it is doubted."""
-        views, doubt, alarm, _ = self._views(graph, device, None)
-        return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt, alarm)
+        views, doubt, _ = self._views(graph, device, None)
+        return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt)
 
     def logits(self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes) logarithms of the members' probabilities, mixed, over the temperature."""
@@ -169,7 +167,7 @@ class Committee(Defense):
                 CommitteeWarning,
                 stacklevel=4,
             )
-        views, doubt, alarm, stages = self._views(graph, self.device, progress)
+        views, doubt, stages = self._views(graph, self.device, progress)
         (first, view), *others = views.items()
         tell = [partial(_tell, progress, name) for name in self.names]
         fit = partial(train, self.backbone, device=self.device)
@@ -190,14 +188,14 @@ class Committee(Defense):
                 stages += models[0].stages
                 for seed, model in zip(some, models, strict=True):
                     trained[seed][place] = model
-        return tuple(self._joined(graph, trained[seed], doubt.cpu(), alarm, stages) for seed in seeds)
+        return tuple(self._joined(graph, trained[seed], doubt.cpu(), stages) for seed in seeds)
 
     def _at(self, rate: float) -> Training:
         """The training with one step size."""
         return replace(self.training, lr=rate)
 
     def _joined(
-        self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, alarm: float, stages: tuple[Stage, ...]
+        self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, stages: tuple[Stage, ...]
     ) -> Predictor:
         """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
         split, known, _ = require_trainable(graph)
@@ -207,7 +205,7 @@ class Committee(Defense):
         temperatures = torch.tensor([likeliest_temperature(one[nodes], labels) for one in logits])
         said = (torch.stack(logits) / temperatures[:, None, None]).log_softmax(dim=2)
         given = said[:, nodes, labels]
-        against = self.doubt * alarm * doubt
+        against = self.doubt * doubt
         weights = likeliest_weights(given, against[:, nodes], self.shrinkage)
         say = say_at_nodes(weights[None], against)[0]
         mixed = torch.logsumexp(said + say[..., None], dim=0)
@@ -235,9 +233,9 @@ class Committee(Defense):
 
     def _views(
         self, graph: Graph, device: str, progress: Progress | None
-    ) -> tuple[dict[int, Graph], Tensor, float, tuple[Stage, ...]]:
-        """The graph of each member that can read it, (members, n) doubts, how much these count, and what all cost."""
-        clock, found, alarm = Clock(progress), None, 0.0
+    ) -> tuple[dict[int, Graph], Tensor, tuple[Stage, ...]]:
+        """The graph of each member that can read it, (members, n) doubts, and what all cost."""
+        clock, found = Clock(progress), None
         if graph.num_edges and (self.doubt or GARNET() in self.members):
             with clock("purify"), suppress(GarnetError):  # which the member that is refused says
                 found = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).purify(graph, device=device)
@@ -246,9 +244,8 @@ class Committee(Defense):
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
         doubt = torch.zeros(len(views), graph.num_nodes)
         if found is not None:
-            suspects = Suspects.of(found)
-            doubt, alarm = doubts(suspects, list(views.values())), suspects.alarm
-        return views, doubt.to(device), alarm, tuple(clock.stages)
+            doubt = doubts(Suspects.of(found), list(views.values()))
+        return views, doubt.to(device), tuple(clock.stages)
 
     def _said(
         self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
@@ -266,7 +263,7 @@ class Committee(Defense):
                 said.append((self.backbone.logits(own, view, noise) / temperature).log_softmax(dim=2))
         if not said:
             raise GraphError("No member of the committee that was trained can read the graph.")
-        against = self.doubt * inputs.alarm * inputs.doubt[list(rows.values())]
+        against = self.doubt * inputs.doubt[list(rows.values())]
         return torch.stack(said, dim=1), say_at_nodes(parameters[_WEIGHTS][:, list(rows)], against), rows
 
 

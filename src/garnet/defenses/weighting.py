@@ -15,8 +15,6 @@ from garnet.graph.graph import Graph
 from garnet.purify.result import Ledger, Purification
 
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
-ALARMING = 0.1
-"""Share of made-up edges from which on doubt counts in full; chosen as `garnet.defenses.committee.DOUBT`."""
 
 
 def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
@@ -45,34 +43,33 @@ def say_at_nodes(weights: Tensor, against: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
-    """The edges of a graph, and how likely each is made up.
+    """The edges of a graph, and how likely each is made up, if the most trusted edges of its ends are true.
 
     Attributes:
         edges: (2, m).
         chances: (m,).
-        share: of the edges that is taken for made up.
     """
 
     edges: NDArray[np.int64]
     chances: NDArray[np.float64]
-    share: float
 
     @classmethod
     def of(cls, purified: Purification) -> Suspects:
-        """What planted edges told of the input of a purification that kept what became of its edges."""
+        """What planted edges told of the input of a purification.
+
+        Raises:
+            ParameterError: none were planted.
+        """
         ledger, caution = purified.ledger, purified.settings.caution
         if not isinstance(ledger, Ledger) or ledger.trust is None:
-            raise ParameterError(
-                f"Planted edges told nothing here; purify with support='auto'. Got {purified.parameters}."
-            )
-        trust = ledger.trust[ledger.given].double().cpu().numpy()
-        chances = (1 - trust) / (1 - trust + caution * trust)
-        return cls(ledger.edges[:, ledger.given].cpu().numpy(), chances, float(chances.mean()) if len(chances) else 0.0)
-
-    @property
-    def alarm(self) -> float:
-        """From 0 to 1, how much is made of doubt at single nodes: true edges look made up here and there, too."""
-        return min(1.0, self.share / ALARMING)
+            raise ParameterError(f"Planted edges told nothing of {purified.parameters}; purify with support='auto'.")
+        edges, trust = ledger.edges[:, ledger.given].cpu(), ledger.trust[ledger.given].double().cpu()
+        best = torch.zeros(ledger.num_nodes, dtype=torch.float64)
+        for ends in edges:
+            best.scatter_reduce_(0, ends, trust, "amax")
+        # A node none of whose edges is trusted is of another kind, not attacked.
+        trust = trust / torch.minimum(*best[edges])
+        return cls(edges.numpy(), ((1 - trust) / (1 - trust + caution * trust)).numpy())
 
 
 def doubts(suspects: Suspects, views: list[Graph]) -> Tensor:

@@ -32,7 +32,7 @@ class Resident:
     @classmethod
     def of(cls, graph: Graph, device: str = "cpu") -> Resident:
         """The adjacency of a graph."""
-        matrix = graph.adjacency
+        matrix = graph.adjacency if graph.adjacency.has_sorted_indices else graph.adjacency.sorted_indices()
         starts, columns, weights = (
             torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
         )

@@ -92,8 +92,8 @@ def score_tile(task: TileTask) -> None:
     del base, rows, columns
     if settings.only_drop:
         edges = edges.of_input()
-    left = _points(task, 0)
-    right = left if task.i == task.j else _points(task, 1)
+    left = points_of(task.graph, task.i, task.points[0], task.width)
+    right = left if task.i == task.j else points_of(task.graph, task.j, task.points[1], task.width)
     measured, ends = measure(edges, left, right, settings, task.critical), edges.ends[:, edges.given]
     if task.suspicion is not None:
         seen = tile_looks(task.graph, task.i, task.j, ends, (left, right), task.rank)
@@ -162,11 +162,15 @@ def _pairs(task: TileTask) -> Iterator[NDArray[np.int32]]:
         yield (np.sort(pairs, axis=1) if task.i == task.j else pairs).T
 
 
-def _points(task: TileTask, side: int) -> Tensor:
-    file, part = task.points[side], (task.i, task.j)[side]
-    rows = read(file, task.width)
-    if len(rows) != _length(task, part):
-        raise GarnetError(f"Cannot read {file}: it has {len(rows)} rows, not {_length(task, part)}; {_AGAIN}")
+def points_of(graph: TiledGraph, part: int, file: RowFile, width: int) -> Tensor:
+    """The points of the nodes of a part.
+
+    Raises:
+        GarnetError: there are not as many as the part has nodes.
+    """
+    rows, wanted = read(file, width), graph.bounds[part + 1] - graph.bounds[part]
+    if len(rows) != wanted:
+        raise GarnetError(f"Cannot read {file}: it has {len(rows)} rows, not {wanted}; {_AGAIN}")
     return rows
 
 

@@ -28,6 +28,7 @@ from garnet.places.tiled_scores import (
     count_digits,
     gather_strip,
     is_unchanged,
+    points_of,
     revise_tile,
     row_at_nodes,
     score_tile,
@@ -341,8 +342,8 @@ def _seen(
     rows = np.repeat(np.arange(len(tile.starts) - 1), np.diff(tile.starts))
     ends = torch.from_numpy(np.stack([rows, tile.columns.astype(np.int64)])) + first
     edges = thinned(ends[:, ends[0] < ends[1]], given.num_edges, MOST_LEARNT)
-    left = read(files[0], width)
-    points = left, left if i == j else read(files[1], width)
+    left = points_of(graph, i, files[0], width)
+    points = left, left if i == j else points_of(graph, j, files[1], width)
     looked = [tile_looks(graph, i, j, some, points, rank) for some in (edges - first, planted)]
     return edges, looked[0], looked[1]
 

@@ -221,7 +221,7 @@ def supported_half(work: Work, spectral: Block) -> Tensor:
 
 def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> Pruned:
     """Keep the base edges that the graphical model finds critical (section 3.3), and what of the input is believed."""
-    learnt = learn(work, embedding) if settings.support == "planted" else None
+    learnt = learn(work, embedding, settings) if settings.support == "planted" else None
     suspicion = None if learnt is None else learnt.suspicion
     critical = criterion(work, embedding.spectrum, base, settings)
     scored = work.score(embedding, base, settings, critical, suspicion)

@@ -121,6 +121,11 @@ class GraphInMemory:
     def spectrum(self, settings: Settings) -> Spectrum:
         """See `Work`."""
         if self.place.spectrum is not None:
+            if settings.support == "planted":
+                raise ParameterError(
+                    "The 'spectrum' of InMemory is that of the graph alone, but support='auto' reads it with planted "
+                    "edges; leave the spectrum out, or give 'support' as a share."
+                )
             return _cut(self.place.spectrum, settings, self.graph.num_nodes)
         adjacency, n = self.on_device, self.graph.num_nodes
         matrix = adjacency.normalized(settings.tau) if settings.normalize else adjacency.matrix()

@@ -42,8 +42,9 @@ FEATURE_WEIGHT = 1.5
 """Scale of the features beside the spectrum, where edges join nodes of alike features."""
 ALIKE = 0.4
 """How alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it, for the full weight."""
-LEAST_SAY = 0.1
-"""Share of that weight which features have where edges tell nothing of them."""
+LEAST_SAY, ENOUGH_SAY = 0.1, 0.4
+"""Share of that weight which features have where edges tell nothing of them; and from which on edges tell enough of
+who is alike that those which look made up can be doubted in full. The latter was decided on squirrel and chameleon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,8 @@ class Settings:
 
     Attributes:
         support: `planted` where edges that were planted tell how much each edge is doubted.
+        credit: how far it is doubted then: not at all where edges join nodes no more alike in their features than
+            chance does, since there what looks odd may be the rule.
         doubted: about which share of the edges is made up, once planted edges have told.
         power: how often a planted edge looked worse than one of the graph.
     """
@@ -115,6 +118,7 @@ class Settings:
     only_drop: bool = False
     caution: float = CAUTION
     refill: float | None = None
+    credit: float = 1.0
     doubted: float | None = None
     power: float | None = None
 
@@ -134,10 +138,14 @@ class Settings:
         Where features do not tell who is alike, near neighbours in the spectrum only say again what the edges say: the
         less edges join nodes of alike features, the less is given back of what a node has lost.
         """
+        say = 0.0 if feature_weight is None else min(1.0, feature_weight / FEATURE_WEIGHT)
         found = replace(self, feature_weight=feature_weight)
+        if self.support == "planted" and self.feature_weight is None and feature_weight is not None:
+            beyond = (say - LEAST_SAY) / (ENOUGH_SAY - LEAST_SAY)
+            found = replace(found, credit=min(1.0, max(0.0, round(beyond, 6))))
         if self.weight != "trust" or self.refill is not None:
             return found
-        refill = REFILL * (0.0 if feature_weight is None else min(1.0, feature_weight / FEATURE_WEIGHT)) ** 2
+        refill = REFILL * say**2 if found.credit else 0.0
         return replace(found, refill=refill, k=self.k if refill else 0)
 
     def plain(self) -> dict[str, Any]:

@@ -23,14 +23,14 @@ _FEATURES_COUNT_FULLY = 0.5
 """Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
 
 # Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; studies/leave-it-on.toml has others.
+_TELLING = 0.75
+"""From this power on planted edges look so unlike others that those which look like them are doubted in full."""
 _SPREADS = 0.7
 """How far the doubt in the other edges of its ends counts for an edge."""
 _HELD = 4.0
 """So many edges of the usual doubt are counted among those of each node."""
 LEAST_TRUST = 0.25
 """An edge that is trusted less is dropped."""
-TRUST_IN_BEST = 0.5
-"""The edge that a node trusts most of all its own is trusted so far at least, so that the node is not left alone."""
 LEAST_REFILL = 0.02
 """Of the mean weight of an edge: new edges that would weigh less are not worth their place."""
 
@@ -99,6 +99,7 @@ class Suspicion:
         level: the log-odds where the sum is zero.
         power: how often a planted edge looked worse than one of the graph.
         blind: whether they look too much alike to tell.
+        credit: how far an edge that looks made up is doubted, from 0 to 1.
     """
 
     knots: Tensor
@@ -108,6 +109,7 @@ class Suspicion:
     level: float
     power: float
     blind: bool
+    credit: float = 1.0
 
     def log_odds(self, seen: Tensor) -> Tensor:
         """Of being made up, (m,) in float64, by what is seen of edges, (4, m)."""
@@ -117,10 +119,11 @@ class Suspicion:
         for values, knots, ranks, weight in zip(seen, self.knots, self.ranks, self.weights.tolist(), strict=True):
             if weight:
                 belief += weight * _interpolated(values.double(), knots.to(seen.device), ranks.to(seen.device))
-        return self.level - self.slope * belief
+        told = self.level - self.slope * belief
+        return told if self.credit == 1 else torch.logit(self.credit * told.sigmoid())
 
 
-def suspicion_of(seen: Seen, *, alike: float, mean: float) -> Suspicion:
+def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Suspicion:
     """Learn what tells planted edges from those of the graph.
 
     How it is learnt, and how many of the edges are taken for made up, is `garnet.purify.calibration`'s.
@@ -129,6 +132,7 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float) -> Suspicion:
         seen: what there is to learn from.
         alike: how alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it.
         mean: degree, over all nodes.
+        credit: how far an edge that looks made up is doubted.
     """
     knots, ranks = map(torch.stack, zip(*(_knots(values.double().cpu()) for values in seen.given), strict=True))
     features = max(0.0, alike) / _FEATURES_COUNT_FULLY
@@ -146,9 +150,9 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float) -> Suspicion:
     found = learn(evidence(seen.given), evidence(seen.planted), most_say=_NEIGHBORS_COUNT_FULLY / max(mean, 1e-9))
     weights[3] = found.say
     # A few planted edges can look worse than others by mere chance.
-    doubtful = 2 * math.sqrt(found.power * (1 - found.power) / count)
-    blind = found.power - doubtful <= WEAK
-    return Suspicion(knots, ranks, weights, found.slope, found.level, found.power, blind)
+    least = found.power - 2 * math.sqrt(found.power * (1 - found.power) / count)
+    credit *= min(1.0, max(0.0, (least - WEAK) / (_TELLING - WEAK)))
+    return Suspicion(knots, ranks, weights, found.slope, found.level, found.power, not credit, credit)
 
 
 def _knots(values: Tensor) -> tuple[Tensor, Tensor]:

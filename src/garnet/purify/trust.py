@@ -16,7 +16,6 @@ from garnet.purify.settings import Settings
 from garnet.purify.suspicion import (
     LEAST_REFILL,
     LEAST_TRUST,
-    TRUST_IN_BEST,
     Concentration,
     Seen,
     Suspicion,
@@ -46,14 +45,14 @@ class Learnt:
         return float(self.log_odds.sigmoid().mean()) if len(self.log_odds) else 0.0
 
 
-def learn(work: Work, embedding: Embedding) -> Learnt:
+def learn(work: Work, embedding: Embedding, settings: Settings) -> Learnt:
     """See what tells planted edges from the others."""
     seen: Seen = work.seen(embedding)
     rank, alike = embedding.spectrum.rank, 0.0
     if embedding.feature_weight:
         alike = alikeness(lambda nodes: scale(work.take(embedding.points, nodes)[:, rank:], "unit"), seen.edges)
     shape = work.shape
-    suspicion = suspicion_of(seen, alike=alike, mean=2 * shape.edges / shape.nodes)
+    suspicion = suspicion_of(seen, alike=alike, mean=2 * shape.edges / shape.nodes, credit=settings.credit)
     return Learnt(suspicion, seen.edges.cpu(), suspicion.log_odds(seen.given).cpu())
 
 
@@ -66,7 +65,6 @@ def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> S
         concentration = Concentration.of(learnt.log_odds, first, second)
     weigh = settings.weight == "trust"
     scored = work.revise("trusted", scored, partial(_trusted, concentration, settings.caution, weigh), sums)
-    # A node that lost all of its edges would be lost itself.
     best = work.at_nodes(scored, _trust, largest=True)
     return work.revise("upheld", scored, partial(_upheld, weigh), best)
 
@@ -104,10 +102,15 @@ def _trust(edges: TileEdges, measured: Measured) -> Tensor:
 def _upheld(
     weigh: bool, edges: TileEdges, measured: Measured, left: Tensor, right: Tensor
 ) -> tuple[TileEdges, Measured]:
-    """An edge that one of its ends trusts most of all is trusted by half at least."""
-    trust = measured.support
-    best = (trust >= left[edges.ends[0], 0]) | (trust >= right[edges.ends[1], 0])
-    upheld = torch.where(best & edges.given, trust.clamp_min(TRUST_IN_BEST), trust)
+    """Where an end trusts none of its edges much, that is its way, and counts against none of them in full.
+
+    So trust is divided by the root of the largest that either end has, the smaller of both; and the edge that an end
+    trusts most is never dropped, or the node would be left alone.
+    """
+    trust, (first, second) = measured.support, (left[edges.ends[0], 0], right[edges.ends[1], 0])
+    upheld = (trust / torch.minimum(first, second).clamp_min(_NEXT_TO_NONE).sqrt()).clamp_max(1.0)
+    best = (trust >= first) | (trust >= second)
+    upheld = torch.where(best, upheld.clamp_min(LEAST_TRUST), upheld)
     weight = torch.where(edges.given & weigh, measured.weight * (upheld / trust), measured.weight)
     return edges, Measured(measured.score, upheld, weight)
 

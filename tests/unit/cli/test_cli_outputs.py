@@ -54,7 +54,7 @@ def test_the_same_command_again_has_nothing_to_do(command, here, name):
 def test_another_command_does_not_replace_what_is_there_unless_told(command, here, name):
     assert command(*COMMANDS[name])[0] == 0
     before = contents(here)
-    change = {"train": ("--split-seed", 1), "purify to text": ("--gamma", 0.5)}.get(name, ("--seed", 1))
+    change = {"train": ("--split-seed", 1), "purify to text": ("--support", 0.3)}.get(name, ("--seed", 1))
     other = (*COMMANDS[name], *change)
     status, out, said = command(*other)
     assert (status, out) == (1, "")

@@ -29,7 +29,7 @@ def test_accuracy_confusion_and_a_model_that_says_the_same(command, graph, tmp_p
     assert facts["accuracy"]["sd"] == pytest.approx(np.std(facts["accuracy"]["seeds"], ddof=1))
     assert facts["accuracy"]["mean"] > 0.6
     assert np.sum(facts["confusion"]) == pytest.approx(len(graph.split.test), abs=0.1)
-    assert {"audit", "purify", "train"} <= facts["seconds"].keys()
+    assert {"purify", "train"} <= facts["seconds"].keys()
     assert sum(facts["members"].values()) == pytest.approx(1)
     assert sum(facts["decided"].values()) == pytest.approx(1)
     assert facts["decided"].keys() == facts["members"].keys()

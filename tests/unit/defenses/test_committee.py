@@ -14,8 +14,9 @@ from garnet.defenses.committee import Committee
 from garnet.defenses.jaccard import Jaccard
 from garnet.defenses.purified import Purified
 from garnet.defenses.views import CommitteeWarning, called
-from garnet.defenses.weighting import bearable, likeliest_weights
+from garnet.defenses.weighting import Suspects, doubts, likeliest_weights
 from garnet.errors import GraphError, ParameterError
+from garnet.graph.edges import canonical, contains
 from garnet.graph.graph import Split
 from garnet.purify.base import Purifier
 from garnet.training.loop import Training
@@ -23,10 +24,6 @@ from garnet.training.predictor import Predictor
 
 SHORT = Training(epochs=60, lr=0.05)
 SMALL = Committee(members=(None, GARNET(), GARNET(rank=8)), backbone=GCN(hidden=16), training=SHORT)
-
-# What two members give to the true classes of forty nodes, and what is asked of their weights.
-RIGHT, WRONG = torch.full((40,), 0.9).log(), torch.full((40,), 0.2).log()
-ASKED = {"strongest": 16.0, "shrinkage": 5.0}
 
 
 @pytest.fixture(scope="module")
@@ -75,32 +72,57 @@ class TestWeights:
         assert likeliest_weights(given[:, :0], torch.zeros(2, 0), 5.0).exp().tolist() == [0.5, 0.5]
 
 
+PATH = as_graph((np.array([[0, 1], [1, 2]]), 4), symmetrize=True)
+SUSPECTS = Suspects(PATH.edges, np.array([0.2, 0.6]))
+
+
 class TestDoubt:
-    def test_what_costs_nothing_is_as_strong_as_it_may_be(self):
-        strength, weights = bearable(
-            torch.stack([RIGHT, WRONG]), torch.tensor([[0.0], [0.3]]).expand(2, 40), price=0.02, **ASKED
+    def test_it_is_the_share_of_what_is_read_at_a_node_that_is_probably_made_up(self):
+        heavier = PATH.with_edges(PATH.edges, np.array([1.0, 3.0]))
+        joined = PATH.with_edges(np.array([[0, 0, 1], [1, 2, 2]]))
+        others = PATH.with_edges(np.array([[0], [2]]))
+        found = doubts(SUSPECTS, [PATH, heavier, joined, others])
+        expected = [[0.2, 0.4, 0.6, 0], [0.2, 0.5, 0.6, 0], [0.1, 0.4, 0.3, 0], [0, 0, 0, 0]]
+        assert found.numpy() == pytest.approx(np.array(expected))
+
+    def test_suspects_are_told_from_true_edges_and_every_node_has_an_edge_that_is_none(self, cora, poisoned):
+        graph, planted = poisoned
+        suspects, n = Suspects.of(GARNET().purify(graph)), graph.num_nodes
+        assert (suspects.edges == graph.edges).all()
+        assert 0 <= suspects.chances.min() <= suspects.chances.max() <= 1
+        true = contains(cora.edges, suspects.edges, n)
+        made_up = contains(canonical(*planted, n), suspects.edges, n) & ~true
+        assert suspects.chances[made_up].mean() > 2 * suspects.chances[true].mean()
+        trusted = suspects.edges[:, suspects.chances == 0]
+        assert (np.bincount(trusted.ravel(), minlength=n) > 0).all()
+
+    def test_where_nothing_was_planted_nobody_is_suspected(self, cora):
+        with pytest.raises(ParameterError, match="support='auto'"):
+            Suspects.of(GARNET(support=0.3).purify(cora))
+
+    def test_where_nothing_is_suspicious_members_count_the_same_at_all_nodes(self):
+        graph = block_model(300, classes=3, mean_degree=10, seed=0)
+        features = np.eye(3)[graph.labels] + np.random.default_rng(0).standard_normal((300, 3))
+        graph = as_graph(graph, features=features, split=random_split(graph.labels, seed=0))
+        committee = replace(SMALL, members=(None, GARNET(), GARNET(support=0.3)))
+        assert (committee.prepare(graph, "cpu").doubt == 0).all()
+        votes = committee.votes(committee.fit(graph))
+        assert votes.say == pytest.approx(np.tile(votes.weights[:, None], 300), abs=1e-6)
+
+    def test_where_it_is_not_asked_for_members_count_the_same_at_all_nodes(self, poisoned):
+        graph, _ = poisoned
+        fitted = replace(SMALL, doubt=0.0).fit(graph, seed=3)
+        votes = SMALL.votes(fitted)
+        assert votes.say == pytest.approx(np.tile(votes.weights[:, None], graph.num_nodes), abs=1e-6)
+
+    def test_it_is_had_without_a_member_that_plants_edges(self, poisoned):
+        graph, _ = poisoned
+        with_it, without = (
+            replace(SMALL, members=members).prepare(graph, "cpu")
+            for members in ((None, GARNET()), (None, GARNET(support=0.3)))
         )
-        assert strength == 16
-        assert weights[0] > weights[1]
-
-    @pytest.mark.parametrize("price", [0.0, 0.02, 0.1])
-    def test_it_costs_no_more_than_its_price(self, price):
-        # At half of the nodes the member that is right has nothing but doubted edges.
-        given, doubt = torch.stack([RIGHT, WRONG]), torch.zeros(2, 40)
-        doubt[0, :20] = 1
-
-        def likelihood(strength, weights):
-            say = torch.log_softmax(weights[:, None] - strength * doubt, dim=0)
-            return torch.logsumexp(given + say, dim=0).mean()
-
-        strength, weights = bearable(given, doubt, price=price, **ASKED)
-        assert strength < 16
-        assert likelihood(strength, weights) >= likelihood(0, likeliest_weights(given, doubt * 0, 5.0)) - price - 1e-6
-
-    def test_where_nobody_can_be_asked_it_stays(self):
-        strength, weights = bearable(torch.zeros(2, 0), torch.zeros(2, 0), price=0.0, **ASKED)
-        assert strength == 16
-        assert weights.exp().tolist() == pytest.approx([0.5, 0.5])
+        assert with_it.doubt[0].max() > 0.5
+        assert with_it.doubt[0].numpy() == pytest.approx(without.doubt[0].numpy(), abs=1e-6)
 
 
 class TestOnPoisonedCora:

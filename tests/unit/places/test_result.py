@@ -10,19 +10,19 @@ import torch
 from torch_geometric.data import Data
 
 from garnet import GARNET, InMemory, OnDisk, Settings, as_graph
-from garnet.datasets import block_model
+from garnet.datasets import block_model, inter_class_edges
 from garnet.errors import GarnetError, GraphError, MissingExtra
 from garnet.places.to_file import purify_to_file
 from garnet.progress import Step
 from garnet.purify.result import LedgerBatch
 
 # Of this rank a dense solver finds the eigenvectors in every place, so that all find the same.
-METHOD = GARNET(rank=90, k=4)
+METHOD = GARNET(rank=90, k=4, support=0.3)
 GRAPH = as_graph(block_model(300, mean_degree=8, seed=1), features=np.random.default_rng(0).random((300, 6)))
 
 
-def on_disk(**options):
-    return OnDisk(memory="1GiB", parts=3, **options)
+def on_disk(parts=3, **options):
+    return OnDisk(memory="1GiB", parts=parts, **options)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,30 @@ def results(tmp_path_factory):
     output = tmp_path_factory.mktemp("disk") / "out"
     places = {"memory": InMemory(), "held": on_disk(), "tiles": on_disk(output=output, ledger=True)}
     return {name: METHOD.purify(GRAPH, place=place) for name, place in places.items()}
+
+
+@pytest.fixture(scope="module")
+def attacked():
+    """Communities with false edges between them, and features that go with the communities."""
+    clean = block_model(400, mean_degree=20, homophily=0.95, seed=0)
+    edges = np.concatenate([clean.edges, inter_class_edges(clean, clean.num_edges // 5, seed=1)], axis=1)
+    features = np.eye(5)[clean.labels] + np.random.default_rng(0).random((400, 5))
+    return as_graph(clean.with_edges(edges), features=features)
+
+
+@pytest.mark.parametrize("options", [{}, {"only_drop": True}, {"k": 0}], ids=str)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_planted_edges_tell_is_the_same_on_disk(attacked, options, parts):
+    method = GARNET(rank=110, **options)
+    expected, found = (method.purify(attacked, place=place) for place in (InMemory(), on_disk(parts=parts)))
+    assert expected.ledger.counts["dropped"] > 0.1 * attacked.num_edges
+    assert (expected.ledger.counts["added"] > 0) == (not options)
+    np.testing.assert_array_equal(found.graph.edges, expected.graph.edges)
+    np.testing.assert_allclose(found.graph.weights, expected.graph.weights, atol=1e-3)
+    for ours, theirs in zip(table(found.ledger)[2:], table(expected.ledger)[2:], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("doubted", "power"):
+        assert getattr(found.settings, name) == pytest.approx(getattr(expected.settings, name), rel=1e-3)
 
 
 def table(ledger):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from garnet import GARNET, OnCluster, OnDisk
-from garnet.datasets import block_model, load_graph, random_split
+from garnet.datasets import block_model, inter_class_edges, load_graph, random_split
 from garnet.errors import GarnetError
 from garnet.graph.graph import as_graph
 from garnet.io.journal import Journal
@@ -30,7 +30,11 @@ KILLED = {
     "tile": ("tile", "tile-1-*.bin"),
     "embed": ("embed", "points-1.bin"),
     "neighbours": ("neighbours", "pairs-5.json"),
+    "plant": ("tile", "planted/tile-1-*.bin"),
     "score": ("prune", "scored-0-1.bin"),
+    "trust": ("prune", "trusted-0-1.bin"),
+    "uphold": ("prune", "upheld-1-2.bin"),
+    "refill": ("prune", "refilled-0-1.bin"),
     "gather": ("prune", "graph/strip-1.json"),
     "end": ("prune", "graph/tiles.json"),
 }
@@ -109,14 +113,18 @@ def _inexact():
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     path = tmp_path_factory.mktemp("graph") / "graph.npz"
-    features = np.random.default_rng(0).random((400, 5), dtype=np.float32)
-    as_graph(block_model(400, mean_degree=8, seed=0), features=features).save(path)
+    clean = block_model(400, mean_degree=20, homophily=0.95, seed=0)
+    edges = np.concatenate([clean.edges, inter_class_edges(clean, clean.num_edges // 5, seed=1)], axis=1)
+    features = np.eye(5, dtype=np.float32)[clean.labels] + np.random.default_rng(0).random((400, 5), dtype=np.float32)
+    as_graph(clean.with_edges(edges), features=features).save(path)
     return path
 
 
 @pytest.fixture(scope="module")
 def undisturbed(source, tmp_path_factory):
-    return purify(source, tmp_path_factory.mktemp("whole") / "out").graph
+    result = purify(source, tmp_path_factory.mktemp("whole") / "out")
+    assert min(result.ledger.counts.values()) > 0
+    return result.graph
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +253,9 @@ def test_a_graph_in_memory_is_told_by_its_features_too(source, tmp_path):
     [
         ("embed", "tiles/tile-0-1.bin"),
         ("embed", "tiles/tiles.json"),
+        ("embed", "planted/tile-0-1.bin"),
+        ("neighbours", "planted/tiles.json"),
+        ("score", "planted.bin"),
         ("neighbours", "points-0.bin"),
         ("score", "points-2.bin"),
         ("score", "pairs-?-?-?.bin"),
@@ -280,7 +291,10 @@ def test_a_note_in_which_a_bit_has_changed_is_refused(unfinished, stage):
             Journal(folder).done(stage)
 
 
-@pytest.mark.parametrize("name", ["pairs-0.json", "scored-0-0.bin", "graph/strip-0.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["pairs-0.json", "scored-0-0.bin", "trusted-0-2.bin", "upheld-1-1.bin", "refilled-0-1.bin", "graph/strip-0.json"],
+)
 def test_a_file_that_can_be_made_again_is(source, undisturbed, unfinished, name):
     output = unfinished("gather")
     (directory(output) / name).unlink(missing_ok=True)

@@ -1,5 +1,7 @@
 """The search among points in parts: what it promises, in how much memory, and what it says while it lasts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ from garnet.purify.settings import Shape
 N, WIDTH, K = 4000, 12, 8
 SETTINGS = GARNET(k=K, seed=1).on(Shape(nodes=N, edges=1))
 # Of this rank a dense solver finds the eigenvectors, which is quicker.
-METHOD = GARNET(rank=90, k=4)
+METHOD = GARNET(rank=90, k=4, support=0.3)
 
 
 @pytest.fixture
@@ -135,7 +137,8 @@ def test_a_graph_that_needs_no_neighbours_has_no_recall():
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_stages_say_how_many_of_their_tasks_are_done(exact, request):
+@pytest.mark.parametrize(("support", "weighed"), [(0.3, 0), ("auto", 3)])
+def test_stages_say_how_many_of_their_tasks_are_done(exact, support, weighed, request):
     if not exact:
         request.getfixturevalue("inexact")
     said = {}
@@ -146,7 +149,7 @@ def test_stages_say_how_many_of_their_tasks_are_done(exact, request):
         steps.append((step.detail, step.done, step.total))
 
     graph = block_model(300, mean_degree=8, seed=0)
-    METHOD.purify(graph, place=OnDisk(memory="1GiB", parts=3), progress=listen)
+    replace(METHOD, support=support).purify(graph, place=OnDisk(memory="1GiB", parts=3), progress=listen)
     assert list(said) == ["tile", "embed", "neighbours", "prune"]
 
     def counted(name, total):
@@ -155,7 +158,7 @@ def test_stages_say_how_many_of_their_tasks_are_done(exact, request):
     sort, sample = counted("sort into cells", 3), counted("try a sample", 3)
     searched = counted("search", 3) if exact else [*sort, *sample, *sort, *counted("search", 12)]
     assert said["neighbours"] == [("", 0, 0), *searched]
-    assert said["prune"] == [("", 0, 0), *counted("score", 6), *counted("write", 3)]
+    assert said["prune"] == [("", 0, 0), *counted("score", 6), *(weighed * counted("weigh", 6)), *counted("write", 3)]
 
 
 @pytest.mark.usefixtures("inexact")

@@ -12,14 +12,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from garnet import GARNET, InMemory, OnDisk, Split, as_graph
-from garnet.datasets import block_model, cora
+from garnet.datasets import block_model, cora, inter_class_edges
 from garnet.errors import GarnetError
 from garnet.linalg import common_neighbors
 from garnet.places.row_store import RowStore, run_locally, write
 from garnet.places.tiled_scores import is_complete, is_unchanged, read_tile, write_tile
 from garnet.places.tiled_search import TiledBase
 from garnet.purify.garnet import embed, prune
+from garnet.purify.place import Embedding
 from garnet.purify.quantile import digit_counts, quantile
+from garnet.purify.result import without_vectors
 from garnet.purify.scores import Measured, TileEdges, distance
 
 BLOCKS = as_graph(
@@ -38,8 +40,19 @@ def lonely_graph():
     return as_graph((np.concatenate([edges, [[301], [303]]], axis=1), 320), symmetrize=True)
 
 
-GRAPHS = {"cora": cora(), "blocks": BLOCKS, "weighted": WEIGHTED, "lonely": lonely_graph()}
-SMALL = GARNET(rank=12, k=6)
+def attacked_graph():
+    """Communities with false edges between them, of several weights, and features that go with the communities."""
+    clean = block_model(400, mean_degree=20, homophily=0.95, seed=0)
+    edges = np.concatenate([clean.edges, inter_class_edges(clean, clean.num_edges // 5, seed=1)], axis=1)
+    rng = np.random.default_rng(0)
+    features = np.eye(5)[clean.labels] + rng.random((400, 5))
+    return as_graph(clean.with_edges(edges, rng.uniform(0.5, 2, edges.shape[1])), features=features)
+
+
+ATTACKED = attacked_graph()
+GRAPHS = {"cora": cora(), "blocks": BLOCKS, "weighted": WEIGHTED, "lonely": lonely_graph(), "attacked": ATTACKED}
+SMALL = GARNET(rank=12, k=6, support=0.3)
+PLANTED = GARNET(rank=12)
 
 
 def stored(store, rows, name):
@@ -54,8 +67,9 @@ class Twins:
     """A graph in memory and in tiles, with the points and the base graph that memory has for it."""
 
     def __init__(self, method, held, tiled):
-        self.held, self.tiled, self.settings = held, tiled, method.on(held.shape)
-        self.embedding = embed(held, self.settings)
+        self.held, self.tiled = held, tiled
+        self.embedding = embed(held, method.on(held.shape))
+        self.settings = method.on(held.shape).told(self.embedding.feature_weight)
         self.base = held.base_graph(self.embedding.points, self.settings)
         self.points = stored(tiled.store, self.embedding.points, "points")
         self.files = self.buckets(self.base.numpy())
@@ -102,10 +116,19 @@ def twins(method, graph, parts, folder):
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_result_is_that_of_memory(tmp_path, name, parts):
-    method = SMALL if name != "cora" else GARNET(rank=20)
-    with twins(method, GRAPHS[name], parts, tmp_path) as both:
+@pytest.mark.parametrize("method", [SMALL, PLANTED], ids=["classic", "planted"])
+def test_the_result_is_that_of_memory(tmp_path, method, name, parts):
+    with twins(method if name != "cora" else replace(method, rank=20), GRAPHS[name], parts, tmp_path) as both:
         both.require_same(both.prune())
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_planted_edges_tell_the_same_as_in_memory(tmp_path, parts):
+    with twins(PLANTED, ATTACKED, parts, tmp_path) as both:
+        expected = prune(both.held, both.embedding, both.base, both.settings)
+        found = both.prune()
+        assert (found.share, found.power) == pytest.approx((expected.share, expected.power))
+        assert min(found.tally.kept, found.tally.dropped, found.tally.added) > 0
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
@@ -114,7 +137,8 @@ def test_the_base_graph_is_that_of_memory(tmp_path, name, parts):
     with twins(SMALL, GRAPHS[name], parts, tmp_path) as both:
         base = both.tiled.base_graph(both.points, both.settings)
         assert base.probes is base.recall is None  # all points were compared
-        scored = both.tiled.score(both.points, base, both.settings, distance)
+        embedding = both.embedding._replace(points=both.points)
+        scored = both.tiled.score(embedding, base, both.settings, distance, None)
         found = []
         for (i, j), file in scored.items():
             edges, _ = read_tile(file)
@@ -143,10 +167,30 @@ def test_every_rule_gives_what_it_gives_in_memory(tmp_path, name, rule):
         both.require_same(both.prune())
 
 
+PLANTED_RULES = {
+    "signed": {"score": "signed", "weight": "score"},
+    "one": {"weight": "one", "k": 4},
+    "similarity": {"weight": "similarity"},
+    "only drop": {"only_drop": True},
+    "only drop what is far": {"only_drop": True, "k": 6},
+    "no neighbours": {"k": 0},
+    "all is given back": {"refill": 5.0, "gamma": 0.5},
+    "careless": {"caution": 0.5},
+    "another seed": {"seed": 3},
+}
+
+
+@pytest.mark.parametrize("name", ["weighted", "lonely", "attacked"])
+@pytest.mark.parametrize("rule", PLANTED_RULES)
+def test_every_rule_gives_what_it_gives_in_memory_where_edges_are_planted(tmp_path, name, rule):
+    with twins(replace(PLANTED, **PLANTED_RULES[rule]), GRAPHS[name], 3, tmp_path) as both:
+        both.require_same(both.prune())
+
+
 @pytest.mark.parametrize("weight", ["auto", "similarity", "one"])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_a_graph_with_edges_enough_is_given_none(tmp_path, weight, weighted):
-    graph, method = block_model(300, mean_degree=50, exponent=6, seed=3), GARNET(rank=12, weight=weight)
+    graph, method = block_model(300, mean_degree=50, exponent=6, seed=3), GARNET(rank=12, support=0.3, weight=weight)
     if weighted:
         graph = graph.with_edges(graph.edges, np.random.default_rng(5).random(graph.num_edges) + 0.1)
     with twins(method, graph, 3, tmp_path) as both:
@@ -155,9 +199,9 @@ def test_a_graph_with_edges_enough_is_given_none(tmp_path, weight, weighted):
         both.require_same(both.prune())
 
 
-def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path):
-    method = replace(SMALL, score="signed")
-    with twins(method, BLOCKS, 3, tmp_path) as both, ProcessPoolExecutor(2, get_context("spawn")) as pool:
+@pytest.mark.parametrize("method", [replace(SMALL, score="signed"), PLANTED], ids=["classic", "planted"])
+def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path, method):
+    with twins(method, ATTACKED, 3, tmp_path) as both, ProcessPoolExecutor(2, get_context("spawn")) as pool:
 
         def elsewhere(work, tasks, *, done=None):
             tasks = list(tasks)
@@ -182,18 +226,27 @@ def test_an_unknown_end_speaks_for_an_edge(tmp_path):
         assert both.prune(support=1.0).graph.to_graph().adjacency[301, 303] == 1
 
 
-STOPS = [("score_tile", 1), ("score_tile", 6), ("count_digits", 9), ("tally_files", 2), ("gather_strip", 2)]
+STOPS = [
+    *((SMALL, "score_tile", number) for number in (1, 6)),
+    (SMALL, "count_digits", 9),
+    (SMALL, "tally_files", 2),
+    (SMALL, "gather_strip", 2),
+    *((PLANTED, "score_tile", number) for number in (1, 6)),
+    *((PLANTED, "row_at_nodes", number) for number in (2, 5, 8)),
+    *((PLANTED, "revise_tile", number) for number in (2, 9, 16)),
+    (PLANTED, "gather_strip", 2),
+]
 
 
-@pytest.mark.parametrize("stop", STOPS, ids=[f"{name} {number}" for name, number in STOPS])
-def test_what_was_killed_goes_on(tmp_path, stop):
+@pytest.mark.parametrize(("method", "name", "number"), STOPS)
+def test_what_was_killed_goes_on(tmp_path, method, name, number):
     done, rest = [], []
 
     def some(work, tasks, **_):
         results = []
         for task in tasks:
             done.append(work.__name__)
-            if (work.__name__, done.count(work.__name__)) == stop:
+            if work.__name__ == name and done.count(name) == number:
                 raise KeyboardInterrupt
             results.append(work(*task))
         return results
@@ -203,13 +256,13 @@ def test_what_was_killed_goes_on(tmp_path, stop):
         rest.extend([work.__name__] * len(tasks))
         return run_locally(work, tasks)
 
-    with twins(SMALL, BLOCKS, 3, tmp_path) as both:
+    with twins(method, ATTACKED, 3, tmp_path) as both:
         with pytest.raises(KeyboardInterrupt):
             both.prune(some)
         scored = done.count("score_tile") - (done[-1] == "score_tile")
         pruned = both.prune(recorded)
         assert rest.count("score_tile") == 6 - scored
-        assert rest.count("gather_strip") == 3 - (stop == ("gather_strip", 2))
+        assert rest.count("gather_strip") == 3 - (name == "gather_strip")
         both.require_same(pruned)
 
 
@@ -224,16 +277,21 @@ def test_strips_that_are_written_are_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["is missing", "is truncated"])
-def test_a_spoilt_file_between_two_stages_is_an_error(tmp_path, fault):
-    with twins(SMALL, BLOCKS, 3, tmp_path) as both:
-        file = both.folder / "scored-0-2.bin"
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [(SMALL, "scored"), (PLANTED, "scored"), (PLANTED, "trusted"), (PLANTED, "upheld"), (PLANTED, "refilled")],
+)
+def test_a_spoilt_file_between_two_stages_is_an_error(tmp_path, fault, method, name):
+    with twins(method, ATTACKED, 3, tmp_path) as both:
+        file = both.folder / f"{name}-0-2.bin"
 
         def spoiling(work, tasks, **_):
             results = run_locally(work, tasks)
-            file.unlink() if fault == "is missing" else file.write_bytes(file.read_bytes()[:-21])
+            if file.exists():
+                file.unlink() if fault == "is missing" else file.write_bytes(file.read_bytes()[:-21])
             return results
 
-        with pytest.raises(GarnetError, match=rf"scored-0-2\.bin: it {fault}; purify again"):
+        with pytest.raises(GarnetError, match=rf"{name}-0-2\.bin: it {fault}; purify again"):
             both.prune(spoiling)
 
 
@@ -287,7 +345,7 @@ def test_what_shared_neighbours_say_is_what_they_say_in_memory(tmp_path_factory,
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.random((n, n)) < density, 1)
     assume(upper.any())
-    graph, method = as_graph((upper | upper.T).astype(float)), GARNET(rank=1, k=1)
+    graph, method = as_graph((upper | upper.T).astype(float)), GARNET(rank=1, k=1, support=0.3)
     points = torch.from_numpy(rng.random((n, 3), dtype=np.float32))
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -295,12 +353,14 @@ def test_what_shared_neighbours_say_is_what_they_say_in_memory(tmp_path_factory,
         OnDisk(memory="1GiB", parts=parts, scratch=tmp_path_factory.mktemp("tiles")).open(method, graph) as tiled,
     ):
         on, none = method.on(held.shape), torch.zeros(2, 0, dtype=torch.int64)
+        embedding = Embedding(points, without_vectors([1.0], [0.0], 0), None)
         expected = np.full((n, n), np.nan, np.float32)
-        expected[*graph.edges] = held.score(points, none, on, distance).measured.support.numpy()
+        expected[*graph.edges] = held.score(embedding, none, on, distance, None).measured.support.numpy()
         # So few marks that columns fall on the same, and so few rows that there are several pieces.
         for name, value in {"_LOOKUPS": lookups, "_ROWS": 3, "_BITS": 2}.items():
             patch.setattr(common_neighbors, name, value)
-        scored = tiled.score(stored(tiled.store, points, "points"), TiledBase({}), on, distance)
+        embedding = embedding._replace(points=stored(tiled.store, points, "points"))
+        scored = tiled.score(embedding, TiledBase({}), on, distance, None)
         found = np.full((n, n), np.nan, np.float32)
         for (i, j), file in scored.items():
             edges, measured = read_tile(file)

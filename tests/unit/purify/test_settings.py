@@ -60,13 +60,45 @@ def test_a_graph_of_which_only_the_size_is_known():
     assert GARNET(tau="mean").on(size).tau == pytest.approx(size.mean_degree)
 
 
-def test_a_dense_graph_is_given_no_neighbours_and_keeps_its_weights():
-    dense = GARNET().on(Shape(nodes=1000, edges=20_000))
-    sparse = GARNET().on(Shape(nodes=1000, edges=2_000))
-    assert (dense.k, dense.support, dense.weight) == (0, 0.2, "given")
-    assert (sparse.k, sparse.support, sparse.weight) == (11, 0.3, "similarity")
-    asked = GARNET(k=5, support=0.4, weight="one").on(Shape(nodes=1000, edges=20_000))
-    assert (asked.k, asked.support, asked.weight) == (5, 0.4, "one")
+DENSE, SPARSE = Shape(nodes=1000, edges=20_000), Shape(nodes=1000, edges=2_000)
+
+
+@pytest.mark.parametrize(
+    ("method", "shape", "expected"),
+    [
+        (GARNET(), DENSE, (10, "planted", "trust")),
+        (GARNET(), SPARSE, (10, "planted", "trust")),
+        (GARNET(only_drop=True), SPARSE, (0, "planted", "given")),
+        (GARNET(k=5, weight="one"), DENSE, (5, "planted", "one")),
+        (GARNET(support=0.3), DENSE, (0, 0.3, "given")),
+        (GARNET(support=0.3), SPARSE, (11, 0.3, "similarity")),
+        (GARNET(support=None), SPARSE, (11, None, "similarity")),
+        (GARNET(k=5, support=0.4, weight="one"), DENSE, (5, 0.4, "one")),
+    ],
+)
+def test_what_is_doubted_how_many_neighbours_and_what_they_weigh(method, shape, expected):
+    settings = method.on(shape)
+    assert (settings.k, settings.support, settings.weight) == expected
+
+
+def test_a_graph_of_few_nodes_has_fewer_neighbours_to_share_among():
+    assert GARNET().on(STAR).k == 9
+
+
+@pytest.mark.parametrize(
+    ("method", "feature_weight", "k", "refill"),
+    [
+        (GARNET(), None, 0, 0.0),
+        (GARNET(), 1.5, 10, 2.0),
+        (GARNET(), 0.75, 10, 0.5),
+        (GARNET(), 0.15, 0, 0.0),
+        (GARNET(k=5), None, 5, 2.0),
+        (GARNET(refill=0.3), None, 10, 0.3),
+    ],
+)
+def test_features_tell_how_much_is_given_back_unless_it_is_said(method, feature_weight, k, refill):
+    told = method.on(SPARSE).told(feature_weight)
+    assert (told.k, told.refill) == (k, pytest.approx(refill))
 
 
 @pytest.mark.parametrize(
@@ -79,21 +111,27 @@ def test_settings_come_back_from_json(method):
 
 def test_every_parameter_of_the_method_is_a_setting():
     settled = {field.name for field in fields(Settings)}
-    assert settled == {field.name for field in fields(GARNET)} | {"by_eigengap"}
+    assert settled == {field.name for field in fields(GARNET)} | {"by_eigengap", "credit", "doubted", "power"}
 
 
 @pytest.mark.parametrize("place", [InMemory(), OnDisk(memory="1GiB", parts=2)], ids=["memory", "disk"])
 def test_a_result_says_the_settings_it_was_made_with(place):
     graph = as_graph(LABELLED, features=np.eye(4)[LABELLED.labels])
     result = GARNET(rank="auto").purify(graph, place=place)
-    weight = result.settings.feature_weight
-    assert weight > 0  # which was not known before the spectrum was
-    assert result.settings == replace(GARNET(rank="auto").on(graph), feature_weight=weight)
+    found, before = result.settings, GARNET(rank="auto").on(graph)
+    assert found.feature_weight > 0  # which was not known before the spectrum was
+    assert 0 <= found.doubted < 1
+    assert 0 < found.power < 1
+    assert found == replace(before.told(found.feature_weight), doubted=found.doubted, power=found.power)
     assert Settings.of_plain(result.summary()["settings"]) == result.settings
 
 
 def test_settings_print_as_one_line():
-    settings = GARNET(rank=9, k=4).on(LABELLED)
+    settings = GARNET(rank=9, k=4, support=0.3).on(LABELLED)
     assert str(settings) == "rank 9, k 4, doubted 0.3, features none, weight similarity"
     telling = replace(settings, features="low-rank", feature_weight=1.5, support=None)
     assert str(telling) == "rank 9, k 4, doubted none, features low-rank x 1.5, weight similarity"
+    planted = replace(GARNET(rank=9, only_drop=True).on(LABELLED), doubted=0.0625)
+    assert str(planted) == (
+        "rank 9, k 0, doubted 0.0625 as planted edges tell, features none, weight given, nothing added"
+    )

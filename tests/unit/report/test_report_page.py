@@ -194,7 +194,7 @@ def test_a_graph_without_labels_or_changes(tmp_path):
 def test_little_things_are_said_well(tmp_path):
     edges = np.concatenate([block_model(80, mean_degree=6, seed=0).edges, [[80], [81]]], axis=1)
     pair = as_graph((edges, 82), symmetrize=True)
-    purified = GARNET(rank=6).purify(pair)
+    purified = GARNET(rank=6, support=0.3).purify(pair)
     # Nothing is known of two nodes that only know each other.
     assert np.isinf(purified.ledger.kept_scores).any()
     assert "the attack's" in _histogram(purified, pair.edges[:, :5])
