@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -23,8 +23,9 @@ _FEATURES_COUNT_FULLY = 0.5
 """Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
 
 # Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; studies/leave-it-on.toml has others.
-_TELLING = 0.75
-"""From this power on planted edges look so unlike others that those which look like them are doubted in full."""
+_SHARE_FOR_POWER = 6.0
+"""The share of edges that can be taken for made up, for each unit of power beyond the weakest: who tells them badly
+cannot know that they are many. Decided on drawn block models."""
 _SPREADS = 0.7
 """How far the doubt in the other edges of its ends counts for an edge."""
 _HELD = 4.0
@@ -150,9 +151,12 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Sus
     found = learn(evidence(seen.given), evidence(seen.planted), most_say=_NEIGHBORS_COUNT_FULLY / max(mean, 1e-9))
     weights[3] = found.say
     # A few planted edges can look worse than others by mere chance.
-    least = found.power - 2 * math.sqrt(found.power * (1 - found.power) / count)
-    credit *= min(1.0, max(0.0, (least - WEAK) / (_TELLING - WEAK)))
-    return Suspicion(knots, ranks, weights, found.slope, found.level, found.power, not credit, credit)
+    beyond = found.power - 2 * math.sqrt(found.power * (1 - found.power) / count) - WEAK
+    if beyond <= 0:
+        credit = 0.0
+    told = Suspicion(knots, ranks, weights, found.slope, found.level, found.power, blind=not credit, credit=1.0)
+    share = float(told.log_odds(seen.given).sigmoid().mean())
+    return replace(told, credit=credit * min(1.0, _SHARE_FOR_POWER * beyond / share) if share else credit)
 
 
 def _knots(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -121,7 +121,7 @@ class TestDoubt:
             replace(SMALL, members=members).prepare(graph, "cpu")
             for members in ((None, GARNET()), (None, GARNET(support=0.3)))
         )
-        assert with_it.doubt[0].max() > 0.5
+        assert with_it.doubt[0].any()
         assert with_it.doubt[0].numpy() == pytest.approx(without.doubt[0].numpy(), abs=1e-6)
 
 

@@ -104,8 +104,8 @@ def test_records_and_commands_of_the_figures_exist():
 @pytest.mark.parametrize("name", ["k", "gamma", "tsvd-rank"])
 def test_a_sweep_shows_the_means_of_its_record(name):
     parameter, file, label, wanted = {
-        "k": ("k", "ablation-k.jsonl", "GPRGNN, default", {"defense": "garnet"}),
-        "gamma": ("gamma", "ablation-gamma.jsonl", "GPRGNN, default", {"defense": "garnet"}),
+        "k": ("k", "ablation-k.jsonl", "GPRGNN, 30 % doubted", {"defense": "garnet"}),
+        "gamma": ("gamma", "ablation-gamma.jsonl", "GPRGNN, 30 % doubted", {"defense": "garnet"}),
         "tsvd-rank": ("rank", "figure-1-tsvd.jsonl", "Metattack 20 %", {"budget": 0.2}),
     }[name]
     expected = sorted(
