@@ -1,6 +1,6 @@
 """What a committee costs beside one model of the same backbone, in turns in one run.
 
-GPRGNN with its defaults, one seed, the time of the whole fit: both choose their step size, and the committee audits and
+GPRGNN with its defaults, one seed, the time of the whole fit: both choose their step size, and the committee
 purifies the graph and trains a model on each view.
 
     python benchmarks/committee.py [--rounds 3] [--device cuda]

@@ -51,7 +51,7 @@ def main() -> None:
         settings = {
             "default": GARNET(),
             "paper": GARNET.paper(dataset, backbone, attack=attack),
-            "distortion": GARNET(score="distortion", k=15),
+            "distortion": GARNET(score="distortion", k=15, support=0.3),
             "distortion, neighbours alone": GARNET(score="distortion", k=15, support=None),
         }
         for setting, purifier in settings.items():

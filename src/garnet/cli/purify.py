@@ -47,14 +47,22 @@ def purify(
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(help="Nearest neighbours of each node; 0 adds no edges.  [default: what a sparse graph lacks]"),
+        typer.Option(help="Near neighbours of each node; 0 adds no edges.  [default: as many as the graph calls for]"),
     ] = None,
     only_drop: Annotated[
         bool, typer.Option("--only-drop", help="Add no edge; those that stay keep their weights.")
     ] = False,
     support: Annotated[
-        str, typer.Option(help="Share of the input's edges, the least supported, to doubt; 'auto', or 'none' for all.")
+        str,
+        typer.Option(
+            help="Share of the input's edges, the least supported, to doubt; 'none' for all; 'auto' asks edges "
+            "that are planted among them."
+        ),
     ] = "auto",
+    caution: Annotated[
+        float,
+        typer.Option(help="With --support auto: how many times the harm of a true edge lost a made-up one kept does."),
+    ] = 7.0,
     gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
@@ -98,6 +106,7 @@ def purify(
         k=k,
         only_drop=only_drop,
         support=None if support == "none" else number(support, "support", "auto", float),
+        caution=caution,
         gamma=gamma,
         features=cast("Features", features),
         tau=number(tau, "tau", "mean", float),
@@ -161,6 +170,9 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
     table = Table(show_header=False)
     for name in ("rank", "k", "support", "features", "feature_weight", "weight"):
         table.add_row(f"setting, {name.replace('_', ' ')}", _shown(summary["settings"][name]))
+    if summary["settings"].get("doubted") is not None:
+        table.add_row("made up, about", f"{summary['settings']['doubted']:.1%} of the edges")
+        table.add_row("how well it tells", f"{summary['settings']['power']:.2f}, where 0.5 is a guess")
     table.add_row("edges in", f"{summary['edges_before']:,}")
     table.add_row("  kept", f"{summary['kept']:,}")
     table.add_row("  dropped", f"{summary['dropped']:,}")
