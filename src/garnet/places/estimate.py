@@ -160,7 +160,10 @@ class _Sizes:
         if self.cut is None:
             return {}
         n, k = self.n, self.settings.k
-        tiles = 4 * (2 * self.m + n * self.parts) + 16 * n + self.extent.feature_bytes
+        edges = 4 * (2 * self.m + n * self.parts) + 16 * n
+        # Once more with planted edges, which are a tenth at most.
+        planted = edges + 8 * self.m // 10 if self.settings.support == "planted" else 0
+        tiles = edges + planted + self.extent.feature_bytes
         points, pairs = 4 * n * self.width, _PAIR * n * k
         result = 8 * 2 * self.edges + 4 * n * self.parts
         return {
