@@ -32,7 +32,8 @@ from garnet.places.edge_table import NEEDED, is_table, require_writable_table
 from garnet.places.plan import Memory, cut_of
 from garnet.places.planted_tiles import plant_tiles, planted_in
 from garnet.places.row_store import RowStore, Run, run_locally
-from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
+from garnet.places.tiled_result import from_facts, held
+from garnet.places.tiled_work import STAGED, GraphOnDisk
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress
 from garnet.purify.result import Purification, plain_parameters

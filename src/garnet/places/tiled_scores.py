@@ -29,10 +29,9 @@ from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of
 from garnet.places.row_store import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
-from garnet.purify.place import Counted, Revised
 from garnet.purify.quantile import digit_counts
 from garnet.purify.result import AnyLedger, LedgerBatch
-from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, gathered, measure, merged
+from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, measure, merged
 from garnet.purify.settings import Settings
 from garnet.purify.suspicion import Suspicion, looks
 
@@ -244,39 +243,6 @@ def count_digits(files: Sequence[Path], column: str, place: int, beginnings: Seq
 def tally_files(files: Sequence[Path], choice: Choice) -> Tally:
     """What a choice comes to in some tiles."""
     return Tally.sum(Tally.of(choice, *read_tile(file)) for file in files)
-
-
-def row_at_nodes(files: Sequence[Path], sizes: Sequence[int], of: Counted, largest: bool) -> tuple[Tensor, Tensor]:
-    """Sums at nodes of what is counted of the edges of a row of tiles, from the one on the diagonal on; or the largest.
-
-    Args:
-        files: of the tiles.
-        sizes: nodes of the part of the rows, which is also that of the first columns, and of the parts that follow.
-        of: what is counted.
-        largest: ask for the largest.
-
-    Returns:
-        What is found at the nodes of the rows, and at those of all columns, one part after the other.
-    """
-    at_rows, at_columns = None, []
-    for file, size in zip(files, sizes, strict=True):
-        edges, measured = read_tile(file)
-        found, (first, second) = of(edges, measured), edges.ends.long()
-        at_columns.append(gathered(found, second, size, largest=largest))
-        here = gathered(found, first, sizes[0], largest=largest)
-        at_rows = here if at_rows is None else together(at_rows, here, largest=largest)
-    return torch.zeros(0) if at_rows is None else at_rows, torch.cat(at_columns)
-
-
-def together(one: Tensor, other: Tensor, *, largest: bool) -> Tensor:
-    """What two sets of edges make at the same nodes."""
-    return torch.maximum(one, other) if largest else one + other
-
-
-def revise_tile(file: Path, target: Path, of: Revised, left: RowFile, right: RowFile, width: int) -> None:
-    """Write the edges of a tile as they become when the numbers of the nodes at either side are known."""
-    edges, measured = read_tile(file)
-    write_tile(target, *of(edges._replace(ends=edges.ends.long()), measured, read(left, width), read(right, width)))
 
 
 def kept_of(file: Path, choice: Choice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:

@@ -18,31 +18,27 @@ from garnet.io.failures import writing
 from garnet.io.journal import Resumable
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
-from garnet.places.edge_table import EdgeTable, is_table, table_of, write_table
+from garnet.places.edge_table import EdgeTable, table_of, write_table
 from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
 from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
+from garnet.places.tiled_nodes import revise_tile, row_at_nodes, together
 from garnet.places.tiled_scores import (
-    TiledLedger,
     TileTask,
     count_digits,
     gather_strip,
     is_unchanged,
     points_of,
-    revise_tile,
-    row_at_nodes,
     score_tile,
     tally_files,
     tile_looks,
-    together,
 )
 from garnet.places.tiled_search import TiledBase, tiled_base_graph
 from garnet.places.tiles import TiledGraph
-from garnet.progress import Stage
 from garnet.purify.memory import thinned
 from garnet.purify.place import Counted, Embedding, Pruned, Revised
 from garnet.purify.quantile import quantile
-from garnet.purify.result import AnyLedger, Ledger, Purification, without_vectors
+from garnet.purify.result import Purification, without_vectors
 from garnet.purify.scores import Choice, Critical, Tally
 from garnet.purify.settings import Settings, Shape, count_classes
 from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion
@@ -251,7 +247,7 @@ class GraphOnDisk:
         }
         if self.place.ledger:
             for (i, j), file in pruned.scored.items():
-                link_or_copy(file, self._staged / _ledger_name(i, j))
+                link_or_copy(file, self._staged / ledger_name(i, j))
         return self.deliver(facts)
 
     @property
@@ -312,7 +308,8 @@ def _name_of(tiles: Tiles) -> str:
     return next(iter(tiles.values())).name.split("-")[0]
 
 
-def _ledger_name(i: int, j: int) -> str:
+def ledger_name(i: int, j: int) -> str:
+    """The file of the ledger of a tile."""
     return f"ledger-{i}-{j}.bin"
 
 
@@ -346,64 +343,3 @@ def _seen(
     points = left, left if i == j else points_of(graph, j, files[1], width)
     looked = [tile_looks(graph, i, j, some, points, rank) for some in (edges - first, planted)]
     return edges, looked[0], looked[1]
-
-
-def held(ledger: AnyLedger) -> Ledger:
-    """A ledger in memory, sorted, of one on disk that is about to go."""
-    batches = list(ledger.batches())
-    columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
-    order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
-    edges, scores, given, stays, near = (column[..., order] for column in columns)
-    return Ledger(edges, scores, given, stays, ledger.num_nodes, near)
-
-
-def from_facts(
-    facts: dict[str, Any],
-    output: Path,
-    method: Any,
-    place: str,
-    *,
-    done_before: bool = False,
-    scored: Path | None = None,
-) -> Purification:
-    """The purification whose result is in a folder, from what it wrote down about itself.
-
-    Args:
-        facts: what `GraphOnDisk.result` delivered.
-        output: the folder.
-        method: the purifier that made it.
-        place: where.
-        done_before: whether it was made by an earlier call.
-        scored: the directory of a run that still has the scored edges.
-
-    Raises:
-        GraphError: a file of the result is missing.
-        GarnetError: the facts are not those of a purification.
-    """
-    try:
-        bounds, tally, choice = tuple(facts["bounds"]), Tally(*facts["tally"]), Choice(**facts["choice"])
-        tiles = [(i, j) for i in range(len(bounds) - 1) for j in range(i, len(bounds) - 1)]
-        files = {(i, j): output / _ledger_name(i, j) for i, j in tiles if (output / _ledger_name(i, j)).is_file()}
-        if scored is not None:
-            files = {(i, j): scored / f"{facts['tiles']}-{i}-{j}.bin" for i, j in tiles}
-        graph: TiledGraph | EdgeTable
-        if is_table(output):
-            graph = EdgeTable(output, bounds[-1], tally.kept + tally.added, tuple(facts["left_out"]))
-        else:
-            graph = TiledGraph.open(output)
-        return Purification(
-            graph=graph,
-            spectrum=without_vectors(facts["values"], facts["residuals"], facts["products"]),
-            threshold=choice.threshold,
-            ledger=TiledLedger(files, bounds, choice, tally, bounds[-1]),
-            settings=Settings.of_plain(facts["settings"]),
-            parameters=method,
-            place=place,
-            stages=tuple(Stage(**stage) for stage in facts["stages"]),
-            parts=len(bounds) - 1,
-            probes=facts["probes"],
-            recall=facts["recall"],
-            done_before=done_before,
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise GarnetError(f"The manifest in {output} is damaged; remove that folder and purify again.") from error

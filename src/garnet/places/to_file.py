@@ -20,7 +20,8 @@ from garnet.machine import physical_memory
 from garnet.places.delivery import delivered, describe, manifest_name, require_free
 from garnet.places.plan import BASELINE, bytes_of
 from garnet.places.tiled_place import Task, require_tileable, source_of, working
-from garnet.places.tiled_work import STAGED, GraphOnDisk, from_facts, held
+from garnet.places.tiled_result import from_facts, held
+from garnet.places.tiled_work import STAGED, GraphOnDisk
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
 from garnet.purify.result import Purification
