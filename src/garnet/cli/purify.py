@@ -61,7 +61,7 @@ def purify(
     ] = "auto",
     caution: Annotated[
         float,
-        typer.Option(help="With --support auto: how many times the harm of a true edge lost a made-up one kept does."),
+        typer.Option(help="With --support auto: how much worse it is to keep a made-up edge than to lose a true one."),
     ] = 7.0,
     gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
     features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
