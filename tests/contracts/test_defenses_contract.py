@@ -19,7 +19,7 @@ from garnet.backbones.base import Noise
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Defense, Model, Purified, Purifier
 from garnet.defenses.lookup import gives_model, takes_training
-from garnet.errors import GarnetError
+from garnet.errors import GarnetError, GraphError
 from garnet.progress import Stage
 from garnet.purify.base import CleanedGraph
 from garnet.registry import BACKBONES, DEFENSES, PURIFIERS
@@ -358,3 +358,22 @@ def test_pyg_is_not_imported_before_somebody_asks():
         "assert issubclass(GARNET, BaseTransform) and not isinstance(Purified(), BaseTransform)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predicting_the_graph_of_training_says_what_training_said(name):
+    graph, whole = GRAPHS["two cliques"], defense(name)
+    trained = whole.fit(graph)
+    if trained.backbone is None:
+        with pytest.raises(GraphError, match="another"):
+            whole.predict(trained, graph)
+    else:
+        assert torch.allclose(whole.predict(trained, graph).logits(), trained.logits(), atol=1e-5)
+
+
+def test_an_evaded_graph_is_purified_as_the_one_in_training_was():
+    graph = GRAPHS["path"]
+    whole = Purified(DropsOne(), GCN(hidden=4), Training(epochs=3))
+    trained = whole.fit(graph)
+    other = graph.with_edges(graph.edges[:, 2:])
+    assert torch.equal(whole.predict(trained, other).logits(), trained.on(DropsOne().purify(other).graph).logits())

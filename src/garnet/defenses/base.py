@@ -66,6 +66,30 @@ class Defense(ABC):
         require_device(getattr(self, "device", None) or "cpu", type(self).__name__)
         return self._fit(graph, seeds, progress)
 
+    @final
+    def predict(self, predictor: Predictor, graph: Any) -> Predictor:
+        """What a model that this defence has trained says of another graph of the same nodes.
+
+        The graph is defended as the one in training was, and nothing is learnt of it: this is what an attack after
+        training, an evasion, meets.
+
+        Args:
+            predictor: what `fit` gave back.
+            graph: the other graph, or anything that `as_graph` reads.
+
+        Raises:
+            GraphError: it is no graph, or does not fit the model; or what was learnt is of use on one graph alone.
+        """
+        return self._predict(predictor, as_graph(graph))
+
+    def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
+        """See `predict`; a defence that does anything to a graph before its model reads it does so here."""
+        if predictor.backbone is None:
+            raise GraphError(
+                f"{type(self).__name__} learns of one graph alone, and has nothing to say of another; fit it again."
+            )
+        return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Defense):

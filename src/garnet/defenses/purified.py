@@ -52,15 +52,13 @@ class Purified(Defense):
             require_batches(self.backbone, self.training or Training())
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
-        model = self.backbone
+        model = self._model
         if isinstance(model, Defense):
-            model = self._configured(model)
             # Asked before anything is purified in vain.
             require_device(getattr(model, "device", None) or "cpu", type(model).__name__)
         stages: tuple[Stage, ...] = ()
         if self.purifier is not None:
-            device = self.device or getattr(model, "device", None) or "cpu"
-            cleaned = self.purifier.purify(graph, device=device, progress=progress)
+            cleaned = self.purifier.purify(graph, device=self._device, progress=progress)
             graph, stages = cleaned.graph, cleaned.stages
         if isinstance(model, Defense):
             predictors = model.fit_seeds(graph, seeds, progress=progress)
@@ -68,6 +66,21 @@ class Purified(Defense):
             device = self.device or "cpu"
             predictors = train(model, graph, seeds=seeds, training=self.training, device=device, progress=progress)
         return tuple(replace(one, stages=(*stages, *one.stages)) for one in predictors)
+
+    def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
+        if self.purifier is not None:
+            graph = self.purifier.purify(graph, device=self._device).graph
+        model = self._model
+        return model.predict(predictor, graph) if isinstance(model, Defense) else super()._predict(predictor, graph)
+
+    @property
+    def _model(self) -> Backbone[Any] | Defense:
+        """What is trained, with the training and the device that were given here."""
+        return self._configured(self.backbone) if isinstance(self.backbone, Defense) else self.backbone
+
+    @property
+    def _device(self) -> str:
+        return self.device or getattr(self.backbone, "device", None) or "cpu"
 
     def _configured(self, defense: Defense) -> Defense:
         """A defence with the training and the device that were given here."""
