@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,8 @@ from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, 
 from garnet.backbones.matrices import gcn_matrix
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap, ScaledMap
+from garnet.linalg.sparse import SparseMatrix, edge_degrees, normalized_matrix
 from garnet.parameters import NonNegative, ShareBelowOne, Width
 from garnet.training.loop import Training
 
@@ -26,8 +27,15 @@ class RGCNInputs:
     """Features X, and the convolutions of means, D^(-1/2) (A + I) D^(-1/2), and of variances, D^(-1) (A + I) D^(-1)."""
 
     features: Features
-    means: SparseMatrix
-    variances: SparseMatrix
+    means: LinearMap
+    variances: LinearMap
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> RGCNInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+        n = self.features.matrix.shape[0]
+        means = normalized_matrix(edges, weights, n)
+        root = (1 + edge_degrees(edges, weights, n)).rsqrt()
+        return replace(self, means=means, variances=ScaledMap(means, root))
 
 
 @dataclass(frozen=True, kw_only=True)

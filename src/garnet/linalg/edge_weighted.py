@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +38,22 @@ class Pattern:
         self.columns = torch.from_numpy(ordered.indices.astype(np.int64)).to(device)
         self.reverse = torch.from_numpy(numbered.T.tocsr().data.astype(np.int64)).to(device)
         self._starts = torch.from_numpy(ordered.indptr.astype(np.int64)).to(device)
+
+    @classmethod
+    def joining(cls, edges: Tensor, n: int) -> tuple[Self, Tensor]:
+        """The places of distinct undirected edges (2, e) between n nodes, and (m,) which of them stands at each."""
+        count = edges.shape[1]
+        rows, columns = torch.cat([edges[0], edges[1]]), torch.cat([edges[1], edges[0]])
+        order = (rows * n + columns).argsort()
+        place = torch.empty_like(order)
+        place[order] = torch.arange(2 * count, device=order.device)
+        pattern = object.__new__(cls)
+        pattern.size = n
+        pattern.rows, pattern.columns = rows.index_select(0, order), columns.index_select(0, order)
+        # Both directions of an edge stood half of the list apart.
+        pattern.reverse = place.roll(-count).index_select(0, order)
+        pattern._starts = torch.searchsorted(pattern.rows, torch.arange(n + 1, device=order.device))
+        return pattern, order % max(count, 1)
 
     def product(self, values: Tensor, blocks: Tensor) -> Tensor:
         """The matrices with these entries times the blocks, one of each for every seed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -22,3 +23,25 @@ class LinearMap(Protocol):
     def __matmul__(self, block: Tensor, /) -> Tensor:
         """The matrix (m, n) times a block (n, f): shape (m, f)."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledMap:
+    """D M D of a square matrix M, with D diagonal; nothing is formed, and gradients flow to both.
+
+    Attributes:
+        matrix: M, (n, n).
+        factors: (n,) diagonal of D.
+    """
+
+    matrix: LinearMap
+    factors: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.matrix.shape
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        """Its product with (n, f)."""
+        return self.factors[:, None] * (self.matrix @ (self.factors[:, None] * block))

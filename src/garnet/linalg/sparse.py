@@ -221,6 +221,12 @@ def normalized_matrix(edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix 
     return root[:, None] * looped * root
 
 
+def edge_degrees(edges: Tensor, weights: Tensor, n: int) -> Tensor:
+    """(n,) weighted degrees of undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+    degrees = torch.zeros(n, dtype=weights.dtype, device=weights.device)
+    return degrees.index_add(0, edges[0], weights).index_add(0, edges[1], weights)
+
+
 # So many numbers are gathered at a time for inner products: what a CPU's cache holds; a GPU wants more.
 _GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
 

@@ -60,3 +60,17 @@ def test_no_edges():
     blocks = torch.ones(2, 3, 4)
     assert pattern.product(torch.zeros(2, 0), blocks).eq(0).all()
     assert pattern.inner(blocks, blocks).shape == (2, 0)
+
+
+def test_a_pattern_of_edges_is_that_of_their_adjacency():
+    edges = torch.tensor([[4, 0, 2, 1], [1, 3, 0, 2]])
+    pattern, numbers = Pattern.joining(edges, 6)
+    matrix = sp.coo_array((np.ones(8), (edges.flatten(), edges.flip(0).flatten())), (6, 6)).tocsr()
+    expected = Pattern(matrix)
+    for name in ("rows", "columns", "reverse", "_starts"):
+        assert torch.equal(getattr(pattern, name), getattr(expected, name))
+    for number, (i, j) in enumerate(edges.T.tolist()):
+        found = {(int(pattern.rows[p]), int(pattern.columns[p])) for p in (numbers == number).nonzero()[:, 0]}
+        assert found == {(i, j), (j, i)}
+    nothing, _ = Pattern.joining(edges[:, :0], 3)
+    assert not nothing.product(torch.zeros(1, 0), torch.ones(1, 3, 2)).any()
