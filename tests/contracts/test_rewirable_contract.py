@@ -8,7 +8,7 @@ import torch
 
 from garnet import Graph, as_graph
 from garnet.attacks.models import EdgeModel
-from garnet.backbones.base import Features, Rewirable, initial_parameters
+from garnet.backbones.base import Rewirable, initial_parameters
 from garnet.datasets import contextual_block_model, random_split
 from garnet.linalg.sparse import SparseMatrix
 from garnet.registry import BACKBONES

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Features, Noise, Parameters, require_features
 from garnet.defenses.base import Model
-from garnet.defenses.jaccard import cosine_similarity
+from garnet.defenses.jaccard import row_products, unit_rows
 from garnet.graph.graph import Graph
 from garnet.graph.graphlets import graphlet_degrees
 from garnet.linalg.edge_weighted import Pattern
@@ -42,29 +44,61 @@ class GuardInputs:
 
     Attributes:
         features: X.
+        graph: the graph it is made of.
+        compared: rows of unit length whose inner products are the similarities to begin with, features or roles.
         pattern: places of the m directed edges.
-        weights: (m,) the graph's own weights.
-        ends: (2, e) the two ends of each undirected edge.
-        numbers: (m,) which undirected edge stands at each place.
-        alike: (1, e) how alike the ends are to begin with, by features or by graphlets.
+        weights: (m,) weights of the edges.
+        counted: (m,) how far each is a neighbour that counts; one for those of the graph.
+        numbers: (m,) which of the e undirected edges stands at each place.
+        ends: (2, e) their two ends.
+        alike: (1, e) how alike these are to begin with.
+        attacked: whether gradients flow to the weights, and through similarities.
     """
 
     features: Features
+    graph: Graph
+    compared: sp.csr_array | NDArray[np.float32]
     pattern: Pattern
     weights: Tensor
+    counted: Tensor
     ends: Tensor
     numbers: Tensor
     alike: Tensor
+    attacked: bool = False
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> GuardInputs:
+        r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        They flow through the similarities of hidden layers too, which training does not learn from. Two things are
+        discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge is a
+        neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in the
+        graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the model.
+        """
+        pattern, numbers = Pattern.joining(edges, self.graph.num_nodes)
+        alike = torch.from_numpy(row_products(self.compared, edges.cpu().numpy())).to(weights)[None]
+        counted = (weights / _own_weights(self.graph, edges).to(weights)).clamp(0, 1)
+        return replace(
+            self, pattern=pattern, weights=weights.index_select(0, numbers), counted=counted.index_select(0, numbers),
+            ends=edges, numbers=numbers, alike=alike, attacked=True,
+        )  # fmt: skip
 
     def attention(self, alike: Tensor, threshold: float) -> Attention:
         """Similarities (S, e) below the threshold go, and what each node hears sums to one."""
         rows = self.pattern.rows
         alike = torch.where(alike >= threshold, alike, 0.0).index_select(1, self.numbers)
-        neighbours = self.pattern.row_sums((alike > 0).to(alike))
+        neighbours = self.pattern.row_sums((alike > 0).to(alike) * self.counted)
         strength = alike * self.weights
         sums = self.pattern.row_sums(strength)
         share = neighbours / (neighbours + 1) / torch.where(sums > 0, sums, 1.0)
         return Attention(strength * share.index_select(1, rows), 1 / (neighbours + 1))
+
+    def attention_to(self, hidden: Tensor, threshold: float) -> Attention:
+        """What each node hears of neighbours alike in a hidden layer (S, n, f)."""
+        with torch.set_grad_enabled(self.attacked and torch.is_grad_enabled()):
+            # Contiguous, because rows are gathered from it: of one that lies column by column it takes minutes.
+            unit = scale(hidden.contiguous().flatten(0, 1), "unit").view(hidden.shape)
+            alike = pair_products(self.ends[0], self.ends[1], unit, unit)
+        return self.attention(alike, threshold)
 
     def hear(self, attention: Attention, hidden: Tensor) -> Tensor:
         """(S, n, f) what each node hears of (S, n, f)."""
@@ -125,14 +159,19 @@ class GNNGuard(Model):
         """The edges, and how alike their ends are."""
         if self.similarity == "features":
             require_features(graph, "GNNGuard compares them")
-        alike = cosine_similarity(graph if self.similarity == "features" else _with_roles(graph), graph.edges)
+        compared = unit_rows(graph if self.similarity == "features" else _with_roles(graph))
         pattern = Pattern(graph.adjacency, device)
+        weights = torch.from_numpy(graph.adjacency.data).to(device)
+        alike = row_products(compared, graph.edges).astype(np.float32)
         return GuardInputs(
             Features.of(graph, device),
+            graph,
+            compared,
             pattern,
-            torch.from_numpy(graph.adjacency.data).to(device),
+            weights,
+            torch.ones_like(weights),
             *pattern.undirected(),
-            torch.from_numpy(alike.astype(np.float32))[None].to(device),
+            torch.from_numpy(alike)[None].to(device),
         )
 
     def logits(self, parameters: Parameters, inputs: GuardInputs, noise: Noise | None) -> Tensor:
@@ -152,11 +191,7 @@ class GNNGuard(Model):
         """The attention of a layer with this input, None for the features, and what it remembers of the one before."""
         if self.similarity == "graphlets" or hidden is None:
             return before or inputs.attention(inputs.alike, self.threshold)
-        with torch.no_grad():
-            # Contiguous, because rows are gathered from it: of one that lies column by column it takes minutes.
-            unit = scale(hidden.contiguous().flatten(0, 1), "unit").view(hidden.shape)
-            alike = pair_products(inputs.ends[0], inputs.ends[1], unit, unit)
-            attention = inputs.attention(alike, self.threshold)
+        attention = inputs.attention_to(hidden, self.threshold)
         if before is None:
             return attention
         memory = parameters["memory"].sigmoid() if self.memory is None else self.memory
@@ -167,3 +202,16 @@ def _with_roles(graph: Graph) -> Graph:
     """The graph with its nodes' structural roles as features."""
     roles = scale(torch.from_numpy(np.log1p(graphlet_degrees(graph))), "standardize")
     return replace(graph, features=roles.numpy().astype(np.float32))
+
+
+def _own_weights(graph: Graph, edges: Tensor) -> Tensor:
+    """(e,) weight that each of some pairs of nodes (2, e) has in a graph; one for those it does not join."""
+    n, (one, other) = graph.num_nodes, edges.cpu().numpy()
+    wanted, known = np.minimum(one, other) * n + np.maximum(one, other), graph.edges[0] * n + graph.edges[1]
+    order = np.argsort(known)
+    places = np.minimum(np.searchsorted(known, wanted, sorter=order), max(len(known) - 1, 0))
+    weights = np.ones(len(wanted), dtype=np.float32)
+    if len(known):
+        found = order[places]
+        weights = np.where(known[found] == wanted, graph.weights[found], weights)
+    return torch.from_numpy(weights)

@@ -70,24 +70,30 @@ def jaccard_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:
     else:
         has = (np.asarray(features) != 0).astype(np.float32)
     counts = np.asarray(has.sum(axis=1), dtype=np.float64).ravel()
-    shared = _products(has, edges)
+    shared = row_products(has, edges)
     return np.asarray(shared / np.maximum(counts[edges[0]] + counts[edges[1]] - shared, 1))
 
 
 def cosine_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:
     """Cosine of the features of the two ends of each edge; 0 if one has none."""
+    return row_products(unit_rows(graph), edges)
+
+
+def unit_rows(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
+    """The features, each row of length one; one without any stays zero."""
     features = graph.features
     if isinstance(features, sp.csr_array):
         # In double precision no square of a float32 leaves the range.
         wide = features.astype(np.float64)
         lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=1)).ravel())
-        return _products(sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ wide), edges)
-    return _products(scale(torch.from_numpy(np.asarray(features)), "unit").numpy(), edges)
+        return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ wide)
+    rows: NDArray[np.float32] = scale(torch.from_numpy(np.asarray(features)), "unit").numpy()
+    return rows
 
 
-def _products(matrix: Any, edges: Edges) -> NDArray[np.float64]:
+def row_products(matrix: sp.csr_array | NDArray[Any], edges: Edges) -> NDArray[np.float64]:
     """Inner products of the rows of the two ends of each edge, a chunk of edges at a time."""
-    if not sp.issparse(matrix):
+    if not isinstance(matrix, sp.csr_array):
         rows = torch.from_numpy(np.ascontiguousarray(matrix))
         return inner_products(rows, rows, edges).numpy().astype(np.float64)
     # A chunk holds as many entries as its first ends have, on average over all edges.
