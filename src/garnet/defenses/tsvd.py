@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import torch
+from torch import Tensor
+
 from garnet.backbones import GCN
-from garnet.backbones.base import Backbone, Dense
+from garnet.backbones.base import Backbone, Dense, Noise, Parameters
 from garnet.defenses.base import Defense, require_dense
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph
 from garnet.parameters import Bytes, Count, Device
 from garnet.progress import Clock, Progress
-from garnet.spectral import choose_solver
+from garnet.spectral import Spectrum, choose_solver
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
@@ -43,25 +46,61 @@ class TSVD(Defense):
     device: Device = "cpu"
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
-        n = graph.num_nodes
-        if n < 2:
-            raise GraphError(f"TSVD needs at least two nodes, and the graph has {n}.")
-        rank = max(1, min(50, n // 2)) if self.rank is None else self.rank
-        if rank >= n:
-            raise ParameterError(f"The 'rank' parameter of TSVD must be below {n}, the node count. Got {rank} instead.")
-        require_dense(self, n, self.most_bytes)
-        inputs = self.backbone.prepare(graph, self.device)
-        if not isinstance(inputs, Dense):
-            raise ParameterError(f"TSVD takes GCN, GPRGNN or H2GCN as backbone. Got {self.backbone!r} instead.")
-        clock = Clock(progress)
+        model, clock = _OnLowRank(self), Clock(progress)
+        self._require_possible(graph)
         with clock("decompose"):
-            solve = choose_solver(n)
-            spectrum = solve(graph.adjacency.astype(float), rank, end="magnitude", seed=0, device=self.device)
-            vectors = spectrum.vectors.float().to(self.device)
-            inputs = inputs.with_matrix((vectors * spectrum.values.float().to(self.device)) @ vectors.T)
+            inputs = model.prepare(graph, self.device)
         predictors = train(
             self.backbone, graph, seeds=seeds, training=self.training, device=self.device, inputs=inputs,
             progress=progress,
         )  # fmt: skip
-        # Nothing but this matrix fits its weights, so the model cannot be used on another graph.
+        # A file would not say that its weights are for a matrix of low rank.
         return tuple(replace(one, backbone=None, stages=(*clock.stages, *one.stages)) for one in predictors)
+
+    def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
+        """The low-rank matrix of the other graph, read with the weights that were learnt."""
+        self._require_possible(graph)
+        whole = replace(predictor, backbone=_OnLowRank(self))
+        return replace(whole.on(graph, device=self.device), backbone=None)
+
+    def spectrum(self, graph: Graph) -> Spectrum:
+        """The eigenpairs of the adjacency that are kept: those of largest absolute value."""
+        solve = choose_solver(graph.num_nodes)
+        matrix = graph.adjacency.astype(float)
+        return solve(matrix, self._rank(graph.num_nodes), end="magnitude", seed=0, device=self.device)
+
+    def _rank(self, n: int) -> int:
+        return max(1, min(50, n // 2)) if self.rank is None else self.rank
+
+    def _require_possible(self, graph: Graph) -> None:
+        n = graph.num_nodes
+        if n < 2:
+            raise GraphError(f"TSVD needs at least two nodes, and the graph has {n}.")
+        if (rank := self._rank(n)) >= n:
+            raise ParameterError(f"The 'rank' parameter of TSVD must be below {n}, the node count. Got {rank} instead.")
+        require_dense(self, n, self.most_bytes)
+
+
+@dataclass(frozen=True)
+class _OnLowRank:
+    """The backbone of a TSVD, which reads the low-rank matrix of any graph it is given."""
+
+    defense: TSVD
+
+    def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
+        """The backbone's."""
+        return self.defense.backbone.initial(features, classes, generator)
+
+    def prepare(self, graph: Graph, device: str) -> Any:
+        """What the backbone needs, with the low-rank matrix in place of the graph's own."""
+        backbone = self.defense.backbone
+        inputs = backbone.prepare(graph, device)
+        if not isinstance(inputs, Dense):
+            raise ParameterError(f"TSVD takes GCN, GPRGNN or H2GCN as backbone. Got {backbone!r} instead.")
+        spectrum = self.defense.spectrum(graph)
+        vectors = spectrum.vectors.float().to(device)
+        return inputs.with_matrix((vectors * spectrum.values.float().to(device)) @ vectors.T)
+
+    def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
+        """The backbone's."""
+        return self.defense.backbone.logits(parameters, inputs, noise)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from garnet.errors import ParameterError
+from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.low_rank import LowRank
 
 Product = Callable[[Tensor], Tensor]
 """A symmetric (n, n) matrix as what it makes of a block (n, c)."""
@@ -47,6 +49,38 @@ def resolvent(
         raise ParameterError(f"resolvent takes (c,) values, (n, r) vectors and an (n, c) block. Got {shapes} instead.")
     values, vectors = values.detach().to(block), vectors.detach().to(block)
     return _resolvent(lambda columns: _minres(product, values, vectors, columns, tol, steps), block)
+
+
+def truncated(
+    adjacency: LinearMap,
+    product: Product,
+    values: Tensor,
+    vectors: Tensor,
+    *,
+    tol: float = 1e-5,
+    steps: int = 1_000,
+) -> LowRank:
+    r"""A matrix truncated to rank r, to first order about one whose leading eigenpairs are known.
+
+    With :math:`U, \Lambda` those of :math:`A_0` and :math:`E = A - A_0`, it is :math:`V C V^T` with
+    :math:`C = U^T A U` and the columns of V :math:`u_k + R_k E u_k`. Where A is :math:`A_0` that is the truncated
+    matrix :math:`U \Lambda U^T`, and its derivative that of the truncation:
+
+    .. math:: P E P + \sum_k \lambda_k (u_k u_k^T E R_k + R_k E u_k u_k^T), \qquad P = U U^T.
+
+    Eigenvalues may coincide among those kept, but not one of them with one that is left out.
+
+    Args:
+        adjacency: A, symmetric; gradients flow to it, if it lets them, as `WeightedMatrix.adjacency` does.
+        product: what :math:`A_0` makes of a block.
+        values: (r,) leading eigenvalues of :math:`A_0`.
+        vectors: (n, r) their eigenvectors, orthonormal, in the precision of A.
+        tol: see `resolvent`; there is one solve, and one more for a gradient.
+        steps: likewise.
+    """
+    vectors = vectors.detach()
+    image = adjacency @ vectors
+    return LowRank(vectors + resolvent(product, values, vectors, image, tol=tol, steps=steps), vectors.T @ image)
 
 
 class _Resolvent(torch.autograd.Function):

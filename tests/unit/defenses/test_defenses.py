@@ -94,6 +94,25 @@ def test_tsvd_takes_other_backbones(graph, backbone):
         one.on(graph)
 
 
+def test_tsvd_reads_the_low_rank_matrix_of_another_graph(graph):
+    whole = TSVD(rank=7, backbone=GCN(hidden=8), training=QUICK)
+    one = whole.fit(graph)
+    other = graph.with_edges(graph.edges[:, 20:])
+    values, vectors = np.linalg.eigh(other.adjacency.toarray().astype(np.float64))
+    top = np.argsort(-np.abs(values))[:7]
+    matrix = torch.from_numpy((vectors[:, top] * values[top]) @ vectors[:, top].T).float()
+    inputs = whole.backbone.prepare(other, "cpu").with_matrix(matrix)
+    expected = whole.backbone.logits({name: value[None] for name, value in one.parameters.items()}, inputs, None)[0]
+    found = whole.predict(one, other)
+    torch.testing.assert_close(found.logits(), expected, rtol=1e-3, atol=1e-3)
+    assert found.backbone is None
+    assert found.graph == other
+    with pytest.raises(GraphError, match="features"):
+        whole.predict(one, replace(other, features=other.features[:, 1:]))
+    with pytest.raises(GraphError, match="dense matrix"):
+        replace(whole, most_bytes=100).predict(one, other)
+
+
 def test_what_tsvd_refuses(graph):
     with pytest.raises(GraphError, match="dense matrix of 200 x 200 numbers"):
         TSVD(most_bytes=4 * 200**2 - 1).fit(graph)
