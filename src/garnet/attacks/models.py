@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -40,6 +40,28 @@ def _surrogate(value: Any) -> str | None:
 Surrogate = Annotated[str | Backbone[Any], Rule(_surrogate)]
 """A model that stands in for a victim, or its name."""
 LOSSES = ("tanh-margin", "masked-cross-entropy", "cross-entropy", "margin")
+
+
+class EdgeFunction(Protocol):
+    """Logits that depend on the weights of edges: a model, or a whole defence."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        ...
+
+    def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
+        """(n, classes) on the graph of undirected edges (2, m) with weights (m,); gradients flow to the weights."""
+        ...
+
+    def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """The edges (2, m) and weights (m,) of a graph, where it computes."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.base import Task
-from garnet.attacks.models import EdgeModel, Labels, attack_loss, attacked_labels, attacked_nodes
+from garnet.attacks.models import EdgeFunction, Labels, attack_loss, attacked_labels, attacked_nodes
 from garnet.graph.graph import Edges
 from garnet.progress import Stop
 
@@ -113,7 +113,7 @@ class Relaxation:
         weights: (m,) of the edges.
     """
 
-    model: EdgeModel
+    model: EdgeFunction
     nodes: Tensor
     labels: Tensor
     name: str
@@ -121,7 +121,7 @@ class Relaxation:
     weights: Tensor
 
     @classmethod
-    def of(cls, task: Task, model: EdgeModel, loss: Loss, labels: Labels, targets: NDArray[np.int64]) -> Relaxation:
+    def of(cls, task: Task, model: EdgeFunction, loss: Loss, labels: Labels, targets: NDArray[np.int64]) -> Relaxation:
         """The clean graph of a task, with no flips yet."""
         nodes = targets if len(targets) else attacked_nodes(task)
         edges, weights = model.edges(task.graph)
@@ -192,7 +192,7 @@ class ProjectedAscent:
         self.p = torch.zeros(len(numbers), device=numbers.device)
         self.best = BestFlips(-math.inf, numbers[:0], numbers, self.p)
 
-    def face(self, model: EdgeModel) -> None:
+    def face(self, model: EdgeFunction) -> None:
         """Go on against another model, for which nothing has been found yet."""
         self.problem = replace(self.problem, model=model)
         self.best = BestFlips(-math.inf, self.numbers[:0], self.numbers, self.p)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
+from garnet.attacks.models import EdgeFunction, EdgeModel
 from garnet.backbones.base import Noise, Parameters
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, as_graph
@@ -89,6 +90,17 @@ class Defense(ABC):
                 f"{type(self).__name__} learns of one graph alone, and has nothing to say of another; fit it again."
             )
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
+
+    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+        """A model that this defence has trained, as a function of the weights of edges near a graph.
+
+        This is what an attacker who knows the defence follows the gradient of. At the edges of the graph it says what
+        `predict` says; farther away it may be wrong, and is made anew.
+
+        Raises:
+            ParameterError: no gradient reaches the edges.
+        """
+        return EdgeModel.of(predictor, graph, getattr(self, "device", None) or "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)

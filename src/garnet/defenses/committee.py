@@ -13,18 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from garnet.attacks.models import EdgeFunction, EdgeModel
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
+from garnet.defenses.relaxed import RelaxedCommittee
 from garnet.defenses.views import CommitteeWarning, called, views_of
-from garnet.defenses.weighting import Suspects, doubts, likeliest_weights, say_at_nodes
+from garnet.defenses.weighting import Suspects, chances, doubts, likeliest_weights, say_at_nodes
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, NonNegative
 from garnet.progress import Clock, Progress, Stage, Step
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
+from garnet.purify.relaxed import Relaxed, as_it_is
 from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
@@ -158,6 +161,33 @@ class Committee(Defense):
                 "These predictions are those of one model, and no members of a Committee had a say in them."
             )
         return predictor.votes
+
+    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+        """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
+        votes, views, spied = predictor.parameters, {}, None
+        if graph.num_edges and (self.doubt or GARNET() in self.members):
+            with suppress(GarnetError):
+                spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
+                    graph, device=self.device
+                )
+        inputs = self.backbone.prepare(graph, self.device)
+        for i, purifier in enumerate(self.members):
+            own = {name.removeprefix(_name(i, "")): value for name, value in votes.items() if _of(i, name)}
+            if not own:
+                continue
+            with suppress(GarnetError):
+                view: Relaxed = as_it_is
+                if purifier is not None:
+                    shared = spied is not None and purifier == GARNET()
+                    view = spied if shared else purifier.relaxed(graph, device=self.device)
+                stacked = {name: value[None].to(self.device) for name, value in own.items()}
+                views[i] = view, EdgeModel(self.backbone, stacked, inputs, graph.num_nodes, self.device)
+        if not views:
+            raise GraphError("No member of the committee that was trained can read the graph.")
+        places = list(views)
+        chance = None if spied is None or not self.doubt else chances(spied, GARNET().caution)
+        weigh, temper, temperature = (votes[name].to(self.device) for name in (_WEIGHTS, _TEMPERATURES, _TEMPERATURE))
+        return RelaxedCommittee(tuple(views.values()), temper[places], weigh[places], temperature, self.doubt, chance)
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         if not len(require_trainable(graph)[0].val):

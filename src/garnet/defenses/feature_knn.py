@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from garnet.parameters import Count, Seed
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import feature_block, scale
+from garnet.purify.relaxed import Frozen, never_kept
 from garnet.purify.result import Ledger
 
 
@@ -53,6 +54,11 @@ class FeatureKNN(Purifier):
             scores = inner_products(points, points, old_and_new)
         ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n)
         return CleanedGraph(joined, ledger, tuple(clock.stages))
+
+    def relaxed(self, graph: Any, *, device: str = "cpu") -> Frozen:
+        """See `Purifier.relaxed`: no edge of the graph counts."""
+        joined = self.purify(graph).graph
+        return Frozen.of(joined.with_edges(joined.edges[:, :0]), joined, never_kept, device)
 
 
 def unit_features(graph: Graph, why: str, *, rank: int | None = None, seed: int = 0, device: str = "cpu") -> Tensor:

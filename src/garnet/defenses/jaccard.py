@@ -9,14 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from garnet.backbones.base import require_features
-from garnet.graph.graph import Edges, Graph
+from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.linalg.edge_products import inner_products
 from garnet.parameters import AnyNumber
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import scale
+from garnet.purify.relaxed import Frozen
 from garnet.purify.result import Ledger
 
 Similarity = Literal["auto", "jaccard", "cosine"]
@@ -50,16 +52,29 @@ class Jaccard(Purifier):
     def _purify(self, graph: Graph, *, progress: Progress | None) -> CleanedGraph:
         clock = Clock(progress)
         with clock("compare"):
-            kind = self.similarity
-            if kind == "auto":
-                kind = "jaccard" if _binary(require_features(graph, "Jaccard compares nothing else")) else "cosine"
             edges = graph.edges
-            alike = (jaccard_similarity if kind == "jaccard" else cosine_similarity)(graph, edges)
+            alike = self._alike(graph, edges)
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
             scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
             ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
+
+    def relaxed(self, graph: Any, *, device: str = "cpu") -> Frozen:
+        """See `Purifier.relaxed`: an edge that is written stays if its ends are alike enough."""
+        graph = as_graph(graph)
+
+        def judge(pairs: Tensor) -> Tensor:
+            kept = self._alike(graph, pairs.cpu().numpy()) >= self.threshold
+            return torch.from_numpy(kept.astype(np.float32)).to(pairs.device)
+
+        return Frozen.of(graph, self.purify(graph).graph, judge, device)
+
+    def _alike(self, graph: Graph, edges: Edges) -> NDArray[np.float64]:
+        kind = self.similarity
+        if kind == "auto":
+            kind = "jaccard" if _binary(require_features(graph, "Jaccard compares nothing else")) else "cosine"
+        return (jaccard_similarity if kind == "jaccard" else cosine_similarity)(graph, edges)
 
 
 def jaccard_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:

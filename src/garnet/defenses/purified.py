@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from garnet.attacks.models import EdgeFunction
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import Backbone
 from garnet.defenses.base import Defense
+from garnet.defenses.relaxed import ThroughPurifier
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, require_device
@@ -72,6 +74,15 @@ class Purified(Defense):
             graph = self.purifier.purify(graph, device=self._device).graph
         model = self._model
         return model.predict(predictor, graph) if isinstance(model, Defense) else super()._predict(predictor, graph)
+
+    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+        """See `Defense.relaxed`."""
+        model = self._model
+        inner = model.relaxed if isinstance(model, Defense) else super().relaxed
+        if self.purifier is None:
+            return inner(predictor, graph)
+        view = self.purifier.relaxed(graph, device=self._device)
+        return ThroughPurifier(view, inner(predictor, graph))
 
     @property
     def _model(self) -> Backbone[Any] | Defense:

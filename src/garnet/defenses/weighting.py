@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.errors import ParameterError
+from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
+from garnet.purify.relaxed import located
+from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.purify.result import Ledger, Purification
 
+_NEXT_TO_NOTHING = 1e-9
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
 
 
@@ -60,16 +65,45 @@ class Suspects:
         Raises:
             ParameterError: none were planted.
         """
-        ledger, caution = purified.ledger, purified.settings.caution
+        ledger = purified.ledger
         if not isinstance(ledger, Ledger) or ledger.trust is None:
             raise ParameterError(f"Planted edges told nothing of {purified.parameters}; purify with support='auto'.")
         edges, trust = ledger.edges[:, ledger.given].cpu(), ledger.trust[ledger.given].double().cpu()
-        best = torch.zeros(ledger.num_nodes, dtype=torch.float64)
-        for ends in edges:
-            best.scatter_reduce_(0, ends, trust, "amax")
-        # A node none of whose edges is trusted is of another kind, not attacked.
-        trust = trust / torch.minimum(*best[edges])
-        return cls(edges.numpy(), ((1 - trust) / (1 - trust + caution * trust)).numpy())
+        best = most_trusted(edges, trust, ledger.num_nodes)
+        return cls(edges.numpy(), made_up(trust, torch.minimum(*best[edges]), purified.settings.caution).numpy())
+
+
+def most_trusted(edges: Tensor, trust: Tensor, nodes: int) -> Tensor:
+    """(n,) how far each node trusts the edge that it trusts most."""
+    best = torch.zeros(nodes, dtype=trust.dtype, device=trust.device)
+    for ends in edges:
+        best.scatter_reduce_(0, ends, trust, "amax")
+    return best
+
+
+def made_up(trust: Tensor, best: Tensor, caution: float) -> Tensor:
+    """(m,) how likely edges are made up that are trusted so far, if the best of both their ends is true.
+
+    A node none of whose edges is trusted is of another kind, not attacked.
+    """
+    trust = (trust / best).clamp_max(1.0)
+    return (1 - trust) / (1 - trust + caution * trust)
+
+
+def chances(garnet: RelaxedGarnet, caution: float) -> Callable[[Tensor], Tensor]:
+    """How likely any pairs (2, m) are made up, (m,), whether they are edges or would be."""
+    known, trust = garnet.still.keys, garnet.trust
+    if trust is None:
+        raise ParameterError("Planted edges told nothing; relax a GARNET with support='auto'.")
+    best = most_trusted(garnet.edges, trust, garnet.still.nodes)
+
+    def chance(edges: Tensor) -> Tensor:
+        place, there = located(known, numbers(edges[0], edges[1], garnet.still.nodes))
+        found, others = trust[place], ~there
+        found[others] = garnet.judge.trust(edges[:, others])
+        return made_up(found, torch.minimum(*best[edges]).clamp_min(_NEXT_TO_NOTHING), caution)
+
+    return chance
 
 
 def doubts(suspects: Suspects, views: list[Graph]) -> Tensor:

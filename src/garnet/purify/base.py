@@ -12,6 +12,7 @@ from garnet.graph.graph import Graph, as_graph
 from garnet.graph.interop import with_adjacency
 from garnet.parameters import require_device, require_parameters
 from garnet.progress import Progress, Stage
+from garnet.purify.relaxed import Frozen, Relaxed
 from garnet.purify.result import Ledger
 
 
@@ -100,6 +101,19 @@ class Purifier(ABC):
             raise GraphError(f"The graph has no features, and {name} {self.needs_features}; give it some.")
         require_device(device, type(self).__name__)
         return self._purify(graph, progress=progress)
+
+    def relaxed(self, graph: Any, *, device: str = "cpu") -> Relaxed:
+        """What the purifier makes of edges near a graph, as a function that gradients pass: for attackers who know it.
+
+        Unless a purifier says more, what it decided of the edges of the graph stays decided, and other pairs are taken
+        for kept whole.
+
+        Args:
+            graph: the graph, or anything that `as_graph` reads.
+            device: where to compute.
+        """
+        graph = as_graph(graph)
+        return Frozen.of(graph, self.purify(graph, device=device).graph, device=device)
 
     @final
     def __call__(self, data: Any) -> Any:

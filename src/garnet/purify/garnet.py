@@ -30,6 +30,7 @@ from garnet.purify.memory import InMemory
 from garnet.purify.paper import published
 from garnet.purify.place import Base, Block, Embedding, Place, Pruned, Work
 from garnet.purify.quantile import quantile_of
+from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.purify.result import Purification
 from garnet.purify.scores import Choice, Critical, distance, least_weight, signed
 from garnet.purify.settings import (
@@ -179,12 +180,22 @@ class GARNET(Purifier):
         with (place or InMemory(device=device)).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
             if isinstance(work, Purification):
                 return work
-            settings = self.on(work.shape)
-            embedding = work.stage("embed", lambda: embed(work, settings))
-            settings = settings.told(embedding.feature_weight)
-            base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
-            pruned = work.stage("prune", lambda: prune(work, embedding, base, settings))
+            settings, embedding, base, pruned = self._stages(work)
             return work.result(replace(settings, doubted=pruned.share, power=pruned.power), embedding, base, pruned)
+
+    def _stages(self, work: Work) -> tuple[Settings, Embedding, Base, Pruned]:
+        """The method itself, wherever the graph lies."""
+        settings = self.on(work.shape)
+        embedding = work.stage("embed", lambda: embed(work, settings))
+        settings = settings.told(embedding.feature_weight)
+        base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
+        return settings, embedding, base, work.stage("prune", lambda: prune(work, embedding, base, settings))
+
+    def relaxed(self, graph: Any, *, device: str = "cpu") -> RelaxedGarnet:
+        """See `Purifier.relaxed`: gradients pass the eigenvectors, the support of edges and the weights."""
+        with InMemory(device=device).open(self, graph) as work:
+            settings, embedding, _, pruned = self._stages(work)
+            return RelaxedGarnet.of(work, settings, embedding, pruned)
 
     def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:
         """The leading eigenpairs of the graph itself, without planted edges; in memory."""
@@ -222,13 +233,14 @@ def supported_half(work: Work, spectral: Block) -> Tensor:
 def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> Pruned:
     """Keep the base edges that the graphical model finds critical (section 3.3), and what of the input is believed."""
     learnt = learn(work, embedding, settings) if settings.support == "planted" else None
+    around = None
     suspicion = None if learnt is None else learnt.suspicion
     critical = criterion(work, embedding.spectrum, base, settings)
     scored = work.score(embedding, base, settings, critical, suspicion)
     quantile = settings.gamma_unit == "quantile"
     threshold = work.quantile(scored, "score", settings.gamma) if quantile else settings.gamma
     if learnt is not None:
-        scored = trusted(work, scored, learnt, settings)
+        scored, around = trusted(work, scored, learnt, settings)
         if settings.weight == "trust":
             scored = refilled(work, scored, threshold, settings.refill or 0.0)
         doubt: float | None = LEAST_TRUST
@@ -238,7 +250,7 @@ def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> P
     tally = work.tally(scored, choice)
     choice = replace(choice, floor=least_weight(settings, tally.heaviest))
     share, power = (None, None) if learnt is None else (learnt.share, learnt.suspicion.power)
-    return Pruned(choice, tally, scored, work.gather(scored, choice, tally), share, power)
+    return Pruned(choice, tally, scored, work.gather(scored, choice, tally), share, power, learnt, around)
 
 
 def criterion(work: Work, spectrum: Spectrum, base: Base, settings: Settings) -> Critical:

@@ -12,7 +12,7 @@ from garnet.progress import Progress
 from garnet.purify.result import Purification
 from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges
 from garnet.purify.settings import Settings, Shape
-from garnet.purify.suspicion import Seen, Suspicion
+from garnet.purify.suspicion import Concentration, Seen, Suspicion
 from garnet.spectral.spectrum import Spectrum
 
 Block = Any
@@ -36,7 +36,9 @@ class Embedding(NamedTuple):
 class Pruned(NamedTuple):
     """The choice that was made between the edges, what it came to, and the graph of those that stay.
 
-    The share of the edges that is taken for made up, and the power to tell, are None where nothing was planted.
+    Where nothing was planted, all that planted edges tell is None: the share of the edges that is taken for made up, the
+    power to tell, what they look like, and what the edges of a node say of one another. The last two are None, too,
+    where the choice was made in an earlier run.
     """
 
     choice: Choice
@@ -45,6 +47,41 @@ class Pruned(NamedTuple):
     graph: Any
     share: float | None = None
     power: float | None = None
+    learnt: Learnt | None = None
+    around: Neighborhoods | None = None
+
+
+class Learnt(NamedTuple):
+    """What planted edges told of a graph.
+
+    Attributes:
+        suspicion: what made-up edges look like.
+        edges: (2, g) some edges of the graph.
+        log_odds: (g,) of their being made up.
+    """
+
+    suspicion: Suspicion
+    edges: Tensor
+    log_odds: Tensor
+
+    @property
+    def share(self) -> float:
+        """About which share of the edges is made up."""
+        return float(self.log_odds.sigmoid().mean()) if len(self.log_odds) else 0.0
+
+
+class Neighborhoods(NamedTuple):
+    """What the edges of a node say of one another.
+
+    Attributes:
+        concentration: how the doubt in the other edges of its ends counts for an edge; None where nothing is doubted.
+        sums: (n, 2) the sum of the chances of all edges at each node to be made up, and the number of these.
+        best: (n, 1) how far each node trusts the edge that it trusts most, before its neighbourhood is upheld.
+    """
+
+    concentration: Concentration | None
+    sums: Tensor
+    best: Tensor
 
 
 Counted = Callable[[TileEdges, Measured], Tensor]

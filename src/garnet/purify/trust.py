@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from garnet.purify.features import alikeness, scale
-from garnet.purify.place import Embedding, Scored, Work
+from garnet.purify.place import Embedding, Learnt, Neighborhoods, Scored, Work
 from garnet.purify.scores import Measured, TileEdges
 from garnet.purify.settings import Settings
 from garnet.purify.suspicion import (
@@ -18,31 +17,10 @@ from garnet.purify.suspicion import (
     LEAST_TRUST,
     Concentration,
     Seen,
-    Suspicion,
     suspicion_of,
 )
 
 _NEXT_TO_NONE = 1e-6  # of trust, so that one can divide by it
-
-
-@dataclass(frozen=True, eq=False)
-class Learnt:
-    """What planted edges told of a graph.
-
-    Attributes:
-        suspicion: what made-up edges look like.
-        edges: (2, g) some edges of the graph.
-        log_odds: (g,) of their being made up.
-    """
-
-    suspicion: Suspicion
-    edges: Tensor
-    log_odds: Tensor
-
-    @property
-    def share(self) -> float:
-        """About which share of the edges is made up."""
-        return float(self.log_odds.sigmoid().mean()) if len(self.log_odds) else 0.0
 
 
 def learn(work: Work, embedding: Embedding, settings: Settings) -> Learnt:
@@ -56,7 +34,7 @@ def learn(work: Work, embedding: Embedding, settings: Settings) -> Learnt:
     return Learnt(suspicion, seen.edges.cpu(), suspicion.log_odds(seen.given).cpu())
 
 
-def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> Scored:
+def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> tuple[Scored, Neighborhoods]:
     """How far each edge is trusted, as its support; and where edges weigh so, its weight as far."""
     concentration, sums = None, torch.zeros(work.shape.nodes, 2, dtype=torch.float64)
     if not learnt.suspicion.blind:
@@ -66,7 +44,8 @@ def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> S
     weigh = settings.weight == "trust"
     scored = work.revise("trusted", scored, partial(_trusted, concentration, settings.caution, weigh), sums)
     best = work.at_nodes(scored, _trust, largest=True)
-    return work.revise("upheld", scored, partial(_upheld, weigh), best)
+    upheld = work.revise("upheld", scored, partial(_upheld, weigh), best)
+    return upheld, Neighborhoods(concentration, sums, best)
 
 
 def chances(edges: TileEdges, measured: Measured) -> Tensor:
@@ -86,13 +65,18 @@ def _trusted(
     trust = torch.ones_like(measured.support)
     if concentration is not None:
         first, second = left[edges.ends[0]], right[edges.ends[1]]
-        told = concentration.log_odds(-measured.support.double(), first, second)
-        # Of an end that neither spectrum nor features tell anything of, nothing speaks against it.
-        told = torch.where(measured.support.isinf(), -math.inf, told)
-        trust = (-told - math.log(caution)).sigmoid().clamp_min(_NEXT_TO_NONE).float()
+        trust = trust_of(concentration, caution, -measured.support.double(), first, second)
     trust = trust.masked_fill(~edges.given, math.nan)
     weight = torch.where(edges.given & weigh, measured.weight * trust, measured.weight)
     return edges, Measured(measured.score, trust, weight)
+
+
+def trust_of(concentration: Concentration, caution: float, log_odds: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """How far edges are trusted, (m,), by their log-odds of being made up and the (m, 2) `sums` of their ends."""
+    told = concentration.log_odds(log_odds, first, second)
+    # Of an end that neither spectrum nor features tell anything of, nothing speaks against it.
+    told = torch.where(log_odds.isinf(), -math.inf, told)
+    return (-told - math.log(caution)).sigmoid().clamp_min(_NEXT_TO_NONE).float()
 
 
 def _trust(edges: TileEdges, measured: Measured) -> Tensor:
@@ -108,11 +92,16 @@ def _upheld(
     trusts most is never dropped, or the node would be left alone.
     """
     trust, (first, second) = measured.support, (left[edges.ends[0], 0], right[edges.ends[1], 0])
-    upheld = (trust / torch.minimum(first, second).clamp_min(_NEXT_TO_NONE).sqrt()).clamp_max(1.0)
+    upheld = uphold(trust, first, second)
     best = (trust >= first) | (trust >= second)
     upheld = torch.where(best, upheld.clamp_min(LEAST_TRUST), upheld)
     weight = torch.where(edges.given & weigh, measured.weight * (upheld / trust), measured.weight)
     return edges, Measured(measured.score, upheld, weight)
+
+
+def uphold(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Trust, (m,), divided by the root of the largest that either end has, the smaller of both."""
+    return (trust / torch.minimum(first, second).clamp_min(_NEXT_TO_NONE).sqrt()).clamp_max(1.0)
 
 
 def refilled(work: Work, scored: Scored, threshold: float, refill: float) -> Scored:

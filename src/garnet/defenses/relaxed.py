@@ -1,0 +1,102 @@
+"""Trained defences as functions of the weights of edges: what an attacker who knows them follows the gradient of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from garnet.attacks.models import EdgeFunction
+from garnet.graph.graph import Graph
+from garnet.purify.relaxed import Relaxed
+
+_NEXT_TO_NOTHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class ThroughPurifier:
+    """A model that reads what a purifier makes of the graph.
+
+    Attributes:
+        purifier: what it makes of edges, near one graph.
+        model: what is said of the outcome.
+    """
+
+    purifier: Relaxed
+    model: EdgeFunction
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.model.nodes
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self.model.device
+
+    def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
+        """See `EdgeFunction`."""
+        return self.model.logits(*self.purifier(edges, weights))
+
+    def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """See `EdgeFunction`."""
+        return self.model.edges(graph)
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedCommittee:
+    """Several models, each on a view of its own, mixed by what each counts at a node.
+
+    Attributes:
+        members: view and model of each.
+        temperatures: (members,) of what each says.
+        weights: (members,) logarithms of what each counts.
+        temperature: of the mixture.
+        doubt: how fast one loses its say where its edges are doubted.
+        chance: how likely edges (2, m) are made up, (m,); None where none is doubted. What a view adds is not doubted.
+    """
+
+    members: tuple[tuple[Relaxed, EdgeFunction], ...]
+    temperatures: Tensor
+    weights: Tensor
+    temperature: Tensor
+    doubt: float
+    chance: Callable[[Tensor], Tensor] | None
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.members[0][1].nodes
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self.members[0][1].device
+
+    def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """See `EdgeFunction`."""
+        return self.members[0][1].edges(graph)
+
+    def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
+        """See `EdgeFunction`."""
+        chance = None if self.chance is None else self.chance(edges)
+        say, said = self.weights[:, None].expand(-1, self.nodes), []
+        against = torch.zeros_like(say)
+        for row, ((view, model), temperature) in enumerate(zip(self.members, self.temperatures, strict=True)):
+            read, weigh = view(edges, weights)
+            said.append((model.logits(read, weigh) / temperature).log_softmax(dim=1))
+            if chance is not None:
+                against = against.index_put((torch.tensor(row),), self._doubted(read, weigh, chance))
+        say = (say - self.doubt * against).log_softmax(dim=0)
+        return torch.logsumexp(torch.stack(said) + say[..., None], dim=0) / self.temperature
+
+    def _doubted(self, edges: Tensor, weights: Tensor, chance: Tensor) -> Tensor:
+        """(n,) share of what is read at a node that is probably made up."""
+        suspect = torch.cat([chance, chance.new_zeros(len(weights) - len(chance))]) * weights
+        both = torch.stack([suspect, weights])
+        sums = torch.zeros(2, self.nodes, dtype=weights.dtype, device=weights.device)
+        doubted, read = sums.index_add(1, edges[0], both).index_add(1, edges[1], both)
+        return doubted / read.clamp_min(_NEXT_TO_NOTHING)

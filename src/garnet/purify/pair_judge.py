@@ -1,0 +1,110 @@
+"""What GARNET would make of any pair of nodes, if this were an edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from garnet.graph.edges import numbers
+from garnet.linalg.common_neighbors import shared_neighbors
+from garnet.purify.features import scale
+from garnet.purify.memory import GraphInMemory
+from garnet.purify.place import Embedding, Pruned
+from garnet.purify.settings import Settings
+from garnet.purify.suspicion import LEAST_TRUST, looks
+from garnet.purify.trust import trust_of, uphold
+
+_AT_ONCE = 1 << 16
+"""Pairs that are judged together: few enough that their points do not fill the memory."""
+_LEAST_VALUE = 1e-3
+"""Eigenvalues below would throw the ends of an edge farther than any first order holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairJudge:
+    r"""What GARNET would make of a pair of nodes that is no edge, all else being as it is.
+
+    An edge that is written moves its own ends. From :math:`\lambda_k u_k = \hat A u_k`, joining i to j makes of row i,
+    to first order,
+
+    .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + 1}} + \frac{u_k(j)}{\lambda_k \sqrt{(d_i + 1) (d_j + 1)}},
+
+    so a made-up edge vouches for itself, the more the fewer edges its ends have. What planted edges told, and the doubt
+    in other edges of its ends, is taken as it is.
+
+    Attributes:
+        work: the graph.
+        settings: of the purification.
+        embedding: of its nodes.
+        pruned: what was decided.
+    """
+
+    work: GraphInMemory
+    settings: Settings
+    embedding: Embedding
+    pruned: Pruned
+
+    @torch.no_grad()
+    def __call__(self, pairs: Tensor) -> Tensor:
+        """(q,) what pairs (2, q) would weigh for the model as edges of weight one."""
+        parts = [self._weights(some) for some in pairs.split(_AT_ONCE, dim=1)]
+        return torch.cat(parts) if parts else torch.zeros(0, device=pairs.device)
+
+    @torch.no_grad()
+    def trust(self, pairs: Tensor) -> Tensor:
+        """(q,) how far pairs would be trusted, where planted edges tell."""
+        parts = [self._trust(some, *self._joined(some)) for some in pairs.split(_AT_ONCE, dim=1)]
+        return torch.cat(parts) if parts else torch.zeros(0, device=pairs.device)
+
+    def _weights(self, pairs: Tensor) -> Tensor:
+        left, right = self._joined(pairs)
+        if self.pruned.learnt is not None:
+            trust = self._trust(pairs, left, right)
+            stays = trust >= LEAST_TRUST
+            return torch.where(stays, trust, 0.0) if self.settings.weight == "trust" else stays.float()
+        choice = self.pruned.choice
+        if choice.doubt is None:
+            return torch.zeros(pairs.shape[1], device=pairs.device)
+        stays = 2 * (left * right).sum(dim=1) + self.settings.overlap * self._shared(pairs) >= choice.doubt
+        if self.settings.weight != "similarity":
+            return stays.float()
+        alike = (scale(left, "unit") * scale(right, "unit")).sum(dim=1)
+        return torch.where(stays, alike.clamp_min(choice.floor), 0.0)
+
+    def _trust(self, pairs: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        learnt, around = self.pruned.learnt, self.pruned.around
+        if learnt is None or around is None or around.concentration is None:
+            return torch.ones(pairs.shape[1], device=pairs.device)
+        counts, graph = self.work.on_device.counts + 1, self.work.on_device
+        mean, rank = len(graph.columns) / graph.num_nodes, self.embedding.spectrum.rank
+        rows = torch.arange(pairs.shape[1], device=pairs.device).expand(2, -1)
+        seen = looks(rows, (left, right), (counts[pairs[0]], counts[pairs[1]]), self._shared(pairs), rank, mean)
+        odds = learnt.suspicion.log_odds(seen)
+        own = torch.stack([odds.sigmoid(), torch.ones_like(odds)], dim=1)
+        first, second = (around.sums.to(odds)[ends] + own for ends in pairs)
+        trust = trust_of(around.concentration, self.settings.caution, odds, first, second)
+        best = around.best.to(trust)[:, 0]
+        return uphold(trust, torch.maximum(best[pairs[0]], trust), torch.maximum(best[pairs[1]], trust))
+
+    def _shared(self, pairs: Tensor) -> Tensor:
+        """Common neighbours, for pairs in any order."""
+        graph = self.work.on_device
+        order = numbers(pairs[0], pairs[1], graph.num_nodes).argsort()
+        shared = torch.empty(pairs.shape[1], device=pairs.device)
+        shared[order] = shared_neighbors(graph, pairs[:, order])
+        return shared
+
+    def _joined(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """(q, r + d) the points of both ends, moved towards each other by the edge between them."""
+        spectrum, points = self.embedding.spectrum, self.embedding.points
+        bare = spectrum.embedding.float()
+        first, second = (self.work.on_device.degrees.float()[ends] + 1 for ends in pairs)
+        pull = (first * second).rsqrt()[:, None] / spectrum.values.float().clamp_min(_LEAST_VALUE)
+
+        def moved(ends: Tensor, degrees: Tensor, towards: Tensor) -> Tensor:
+            rows = bare[ends] * ((degrees - 1) / degrees).sqrt()[:, None] + pull * bare[towards]
+            return torch.cat([scale(rows, self.settings.scaling), points[ends, spectrum.rank :]], dim=1)
+
+        return moved(pairs[0], first, pairs[1]), moved(pairs[1], second, pairs[0])
