@@ -173,3 +173,8 @@ ATTACKS = Registry(
 )
 DATASETS = Registry("graph", "garnet.datasets", {})
 """Functions that give a graph, of other packages alone: those of the library are in `garnet.datasets.catalog`."""
+
+
+def defense_named(name: str) -> Any:
+    """A defence of this name with its own parameters, looked up where defences are once somebody asks."""
+    return import_module("garnet.defenses.lookup").named_defense(name)

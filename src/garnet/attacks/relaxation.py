@@ -228,6 +228,13 @@ class ProjectedAscent:
         drawn = drawn[~torch.isin(drawn, numbers)]
         self.numbers, self.p = torch.cat([numbers, drawn]), torch.cat([p, p.new_zeros(len(drawn))])
 
+    def refill(self, numbers: Tensor, least: float) -> None:
+        """Keep the pairs of at least this probability, and take others in for the rest."""
+        kept = self.p >= least
+        others = numbers[~torch.isin(numbers, self.numbers[kept])]
+        self.numbers = torch.cat([self.numbers[kept], others])
+        self.p = torch.cat([self.p[kept], self.p.new_zeros(len(others))])
+
     def go_back(self) -> None:
         """To the best block so far."""
         self.numbers, self.p = self.best.numbers, self.best.p

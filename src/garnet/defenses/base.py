@@ -91,11 +91,17 @@ class Defense(ABC):
             )
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
 
-    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
         """A model that this defence has trained, as a function of the weights of edges near a graph.
 
         This is what an attacker who knows the defence follows the gradient of. At the edges of the graph it says what
         `predict` says; farther away it may be wrong, and is made anew.
+
+        Args:
+            predictor: what `fit` gave back.
+            graph: the graph, which need not be that of training.
+            turn: whether gradients pass eigenvectors, where the defence has some, as perturbation theory has them turn;
+                otherwise these stay as they are at the graph.
 
         Raises:
             ParameterError: no gradient reaches the edges.

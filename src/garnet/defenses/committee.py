@@ -162,13 +162,13 @@ class Committee(Defense):
             )
         return predictor.votes
 
-    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
         votes, views, spied = predictor.parameters, {}, None
         if graph.num_edges and (self.doubt or GARNET() in self.members):
             with suppress(GarnetError):
                 spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
-                    graph, device=self.device
+                    graph, device=self.device, turn=turn
                 )
         inputs = self.backbone.prepare(graph, self.device)
         for i, purifier in enumerate(self.members):
@@ -179,7 +179,7 @@ class Committee(Defense):
                 view: Relaxed = as_it_is
                 if purifier is not None:
                     shared = spied is not None and purifier == GARNET()
-                    view = spied if shared else purifier.relaxed(graph, device=self.device)
+                    view = spied if shared else purifier.relaxed(graph, device=self.device, turn=turn)
                 stacked = {name: value[None].to(self.device) for name, value in own.items()}
                 views[i] = view, EdgeModel(self.backbone, stacked, inputs, graph.num_nodes, self.device)
         if not views:

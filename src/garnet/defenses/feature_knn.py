@@ -55,7 +55,7 @@ class FeatureKNN(Purifier):
         ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n)
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu") -> Frozen:
+    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Frozen:
         """See `Purifier.relaxed`: no edge of the graph counts."""
         joined = self.purify(graph).graph
         return Frozen.of(joined.with_edges(joined.edges[:, :0]), joined, never_kept, device)

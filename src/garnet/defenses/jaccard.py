@@ -60,7 +60,7 @@ class Jaccard(Purifier):
             ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu") -> Frozen:
+    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Frozen:
         """See `Purifier.relaxed`: an edge that is written stays if its ends are alike enough."""
         graph = as_graph(graph)
 

@@ -75,14 +75,14 @@ class Purified(Defense):
         model = self._model
         return model.predict(predictor, graph) if isinstance(model, Defense) else super()._predict(predictor, graph)
 
-    def relaxed(self, predictor: Predictor, graph: Graph) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
         """See `Defense.relaxed`."""
         model = self._model
         inner = model.relaxed if isinstance(model, Defense) else super().relaxed
         if self.purifier is None:
-            return inner(predictor, graph)
-        view = self.purifier.relaxed(graph, device=self._device)
-        return ThroughPurifier(view, inner(predictor, graph))
+            return inner(predictor, graph, turn=turn)
+        view = self.purifier.relaxed(graph, device=self._device, turn=turn)
+        return ThroughPurifier(view, inner(predictor, graph, turn=turn))
 
     @property
     def _model(self) -> Backbone[Any] | Defense:

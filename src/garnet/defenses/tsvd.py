@@ -9,16 +9,25 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from garnet.attacks.models import EdgeFunction
 from garnet.backbones import GCN
 from garnet.backbones.base import Backbone, Dense, Noise, Parameters
+from garnet.backbones.gcn import GCNInputs
 from garnet.defenses.base import Defense, require_dense
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph
+from garnet.linalg.device_graph import Resident
+from garnet.linalg.low_rank import LowRank
+from garnet.linalg.sparse import WeightedMatrix
 from garnet.parameters import Bytes, Count, Device
 from garnet.progress import Clock, Progress
 from garnet.spectral import Spectrum, choose_solver
+from garnet.spectral.perturbation import truncated
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
+
+_SOLVED, _SOLVER_STEPS = 1e-2, 30
+"""Where the solver stops that says how eigenvectors turn; few steps keep narrow gaps from ruling all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +72,15 @@ class TSVD(Defense):
         whole = replace(predictor, backbone=_OnLowRank(self))
         return replace(whole.on(graph, device=self.device), backbone=None)
 
+    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+        """See `Defense.relaxed`: the low-rank matrix turns with the edges, to first order."""
+        self._require_possible(graph)
+        inputs = self.backbone.prepare(graph, self.device)
+        if not isinstance(inputs, GCNInputs):
+            raise ParameterError(f"No gradient of {self.backbone!r} reaches the edges here; take GCN or GPRGNN.")
+        stacked = {name: value[None].to(self.device) for name, value in predictor.parameters.items()}
+        return _RelaxedTSVD(self.backbone, stacked, inputs, self.spectrum(graph), Resident.of(graph, self.device), turn)
+
     def spectrum(self, graph: Graph) -> Spectrum:
         """The eigenpairs of the adjacency that are kept: those of largest absolute value."""
         solve = choose_solver(graph.num_nodes)
@@ -104,3 +122,41 @@ class _OnLowRank:
     def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
         """The backbone's."""
         return self.defense.backbone.logits(parameters, inputs, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class _RelaxedTSVD:
+    """A trained TSVD near a graph whose leading eigenpairs are known."""
+
+    backbone: Backbone[Any]
+    parameters: Parameters
+    inputs: GCNInputs
+    known: Spectrum
+    graph: Resident
+    turn: bool
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.graph.num_nodes
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return str(self.graph.weights.device)
+
+    def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """See `EdgeFunction`."""
+        return torch.from_numpy(graph.edges).to(self.device), torch.from_numpy(graph.weights).to(self.device)
+
+    def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
+        """See `EdgeFunction`."""
+        adjacency = WeightedMatrix.adjacency(edges, weights, self.nodes)
+        values, vectors = self.known.values.float().to(weights), self.known.vectors.float().to(weights)
+        if self.turn:
+            product = self.graph.matrix().product
+            low = truncated(adjacency, product, values, vectors, tol=_SOLVED, steps=_SOLVER_STEPS)
+        else:
+            low = LowRank.within(adjacency, vectors)
+        inputs = replace(self.inputs, matrix=low.normalized(1.0))
+        return self.backbone.logits(self.parameters, inputs, None)[0]

@@ -102,7 +102,7 @@ class Purifier(ABC):
         require_device(device, type(self).__name__)
         return self._purify(graph, progress=progress)
 
-    def relaxed(self, graph: Any, *, device: str = "cpu") -> Relaxed:
+    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Relaxed:
         """What the purifier makes of edges near a graph, as a function that gradients pass: for attackers who know it.
 
         Unless a purifier says more, what it decided of the edges of the graph stays decided, and other pairs are taken
@@ -111,6 +111,8 @@ class Purifier(ABC):
         Args:
             graph: the graph, or anything that `as_graph` reads.
             device: where to compute.
+            turn: whether gradients pass the eigenvectors of one that has some, as perturbation theory has them turn;
+                otherwise these stay as they are at the graph.
         """
         graph = as_graph(graph)
         return Frozen.of(graph, self.purify(graph, device=device).graph, device=device)

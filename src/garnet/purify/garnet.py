@@ -191,11 +191,11 @@ class GARNET(Purifier):
         base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
         return settings, embedding, base, work.stage("prune", lambda: prune(work, embedding, base, settings))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu") -> RelaxedGarnet:
-        """See `Purifier.relaxed`: gradients pass the eigenvectors, the support of edges and the weights."""
+    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> RelaxedGarnet:
+        """See `Purifier.relaxed`: gradients pass weights, support and, if asked for, the eigenvectors."""
         with InMemory(device=device).open(self, graph) as work:
             settings, embedding, _, pruned = self._stages(work)
-            return RelaxedGarnet.of(work, settings, embedding, pruned)
+            return RelaxedGarnet.of(work, settings, embedding, pruned, turn=turn)
 
     def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:
         """The leading eigenpairs of the graph itself, without planted edges; in memory."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,6 +20,8 @@ from garnet.purify.trust import trust_of, uphold
 
 _AT_ONCE = 1 << 16
 """Pairs that are judged together: few enough that their points do not fill the memory."""
+_REMEMBERED = 4
+"""Questions whose answers are kept: an attack asks the same of its pairs at every step, and of its flips in between."""
 _LEAST_VALUE = 1e-3
 """Eigenvalues below would throw the ends of an edge farther than any first order holds."""
 
@@ -45,25 +49,33 @@ class PairJudge:
     settings: Settings
     embedding: Embedding
     pruned: Pruned
+    _known: deque[tuple[str, Tensor, Tensor]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
-    @torch.no_grad()
     def __call__(self, pairs: Tensor) -> Tensor:
         """(q,) what pairs (2, q) would weigh for the model as edges of weight one."""
-        parts = [self._weights(some) for some in pairs.split(_AT_ONCE, dim=1)]
-        return torch.cat(parts) if parts else torch.zeros(0, device=pairs.device)
+        if self.pruned.learnt is None:
+            return self._remembered("weights", self._weights, pairs)
+        trust = self.trust(pairs)
+        stays = trust >= LEAST_TRUST
+        return torch.where(stays, trust, 0.0) if self.settings.weight == "trust" else stays.float()
 
-    @torch.no_grad()
     def trust(self, pairs: Tensor) -> Tensor:
         """(q,) how far pairs would be trusted, where planted edges tell."""
-        parts = [self._trust(some, *self._joined(some)) for some in pairs.split(_AT_ONCE, dim=1)]
-        return torch.cat(parts) if parts else torch.zeros(0, device=pairs.device)
+        return self._remembered("trust", self._trust, pairs)
+
+    @torch.no_grad()
+    def _remembered(self, name: str, of: Callable[[Tensor], Tensor], pairs: Tensor) -> Tensor:
+        """What is found of pairs, or was found of the same ones before."""
+        for what, asked, found in self._known:
+            if what == name and torch.equal(asked, pairs):
+                return found
+        parts = [of(some) for some in torch.split(pairs, _AT_ONCE, dim=1)]
+        found = torch.cat(parts) if parts else torch.zeros(0, device=pairs.device)
+        self._known.append((name, pairs, found))
+        return found
 
     def _weights(self, pairs: Tensor) -> Tensor:
         left, right = self._joined(pairs)
-        if self.pruned.learnt is not None:
-            trust = self._trust(pairs, left, right)
-            stays = trust >= LEAST_TRUST
-            return torch.where(stays, trust, 0.0) if self.settings.weight == "trust" else stays.float()
         choice = self.pruned.choice
         if choice.doubt is None:
             return torch.zeros(pairs.shape[1], device=pairs.device)
@@ -73,8 +85,9 @@ class PairJudge:
         alike = (scale(left, "unit") * scale(right, "unit")).sum(dim=1)
         return torch.where(stays, alike.clamp_min(choice.floor), 0.0)
 
-    def _trust(self, pairs: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        learnt, around = self.pruned.learnt, self.pruned.around
+    def _trust(self, pairs: Tensor) -> Tensor:
+        (left, right), learnt = self._joined(pairs), self.pruned.learnt
+        around = self.pruned.around
         if learnt is None or around is None or around.concentration is None:
             return torch.ones(pairs.shape[1], device=pairs.device)
         counts, graph = self.work.on_device.counts + 1, self.work.on_device

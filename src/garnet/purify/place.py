@@ -36,8 +36,8 @@ class Embedding(NamedTuple):
 class Pruned(NamedTuple):
     """The choice that was made between the edges, what it came to, and the graph of those that stay.
 
-    Where nothing was planted, all that planted edges tell is None: the share of the edges that is taken for made up, the
-    power to tell, what they look like, and what the edges of a node say of one another. The last two are None, too,
+    Where nothing was planted, all that planted edges tell is None: the share of the edges that is taken for made up,
+    the power to tell, what they look like, and what the edges of a node say of one another. The last two are None, too,
     where the choice was made in an earlier run.
     """
 

@@ -44,17 +44,19 @@ class RelaxedGarnet:
         edges: (2, m0) of the graph.
         trust: (m0,) how far each is trusted; None where nothing was planted.
         still: everything, with the eigenvectors held still.
-        follow: whether gradients pass the eigenvectors.
+        turn: whether gradients pass the eigenvectors.
     """
 
     judge: PairJudge
     edges: Tensor
     trust: Tensor | None
     still: Frozen
-    follow: bool = True
+    turn: bool = False
 
     @classmethod
-    def of(cls, work: GraphInMemory, settings: Settings, embedding: Embedding, pruned: Pruned) -> RelaxedGarnet:
+    def of(
+        cls, work: GraphInMemory, settings: Settings, embedding: Embedding, pruned: Pruned, *, turn: bool
+    ) -> RelaxedGarnet:
         """From what the stages of a purification have found."""
         (ends, near, given), measured = pruned.scored.edges, pruned.scored.measured
         own = torch.zeros_like(measured.weight)
@@ -72,11 +74,12 @@ class RelaxedGarnet:
         judge = PairJudge(work, settings, embedding, pruned)
         keys = numbers(ends[0][given], ends[1][given], n)
         still = Frozen(n, keys, (kept / own)[given], ends[:, there], more[there], judge)
-        return cls(judge, ends[:, given], measured.support[given] if pruned.learnt is not None else None, still)
+        trust = measured.support[given] if pruned.learnt is not None else None
+        return cls(judge, ends[:, given], trust, still, turn)
 
     def __call__(self, edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """See `Relaxed`."""
-        if not (self.follow and weights.requires_grad):
+        if not (self.turn and weights.requires_grad):
             return self.still(edges, weights)
         judge, rank = self.judge, self.judge.embedding.spectrum.rank
         spectral = _turned(self, edges, weights)

@@ -1,0 +1,131 @@
+"""What attacks on a whole defence have in common: the defence they know, and what it says of a changed graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.attacks.base import Task
+from garnet.attacks.models import EdgeFunction, Labels, attack_loss, attacked_labels, attacked_nodes
+from garnet.attacks.relaxation import Loss, Relaxation
+from garnet.errors import ParameterError
+from garnet.graph.graph import Edges, Graph
+from garnet.graph.perturbation import Perturbation
+from garnet.parameters import Rule
+from garnet.registry import defense_named
+from garnet.training.predictor import Predictor
+
+
+@runtime_checkable
+class Known(Protocol):
+    """A defence, as far as an attacker uses it; `garnet.defenses.Defense` is one."""
+
+    def fit(self, graph: Any, *, seed: int = 0) -> Predictor:
+        """A trained model."""
+        ...
+
+    def predict(self, predictor: Predictor, graph: Any) -> Predictor:
+        """What it says of another graph."""
+        ...
+
+    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+        """The same as a function of the weights of edges."""
+        ...
+
+
+def _defense(value: Any) -> str | None:
+    if isinstance(value, str):
+        try:
+            defense_named(value)
+        except ParameterError:
+            return "the name of a defence, such as 'committee' or 'garnet'"
+        return None
+    return None if isinstance(value, Known) else "a defence, such as Committee() or Purified(GARNET()), or its name"
+
+
+KnownDefense = Annotated[str | Known, Rule(_defense)]
+"""The defence that an attack knows, with all of its parameters; or its name."""
+
+
+def known(defense: str | Known) -> Known:
+    """A defence, by its name if it has no more than that."""
+    built: Known = defense_named(defense) if isinstance(defense, str) else defense
+    return built
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """A trained defence that an attacker may ask, and look into.
+
+    Attributes:
+        defense: the defence.
+        predictor: what it has trained on the clean graph.
+        graph: the clean graph.
+        nodes: (k,) under attack.
+        labels: (k,) that they are to lose.
+        loss: what is made large, by name.
+    """
+
+    defense: Known
+    predictor: Predictor
+    graph: Graph
+    nodes: Tensor
+    labels: Tensor
+    loss: Loss
+
+    @classmethod
+    def of(cls, task: Task, defense: str | Known, loss: Loss, labels: Labels) -> Oracle:
+        """The victim of a task, or what the defence trains on its graph if there is none."""
+        built = known(defense)
+        if task.victim is None:
+            task.tell("train the defence")
+        predictor = task.victim or built.fit(task.graph, seed=task.seed)
+        nodes = attacked_nodes(task)
+        wanted = attacked_labels(task, nodes, labels, lambda: built.predict(predictor, task.graph).logits(), "cpu")
+        return cls(built, predictor, task.graph, torch.from_numpy(nodes), wanted, loss)
+
+    def aimed_at(self, targets: NDArray[np.int64]) -> Oracle:
+        """The same, of which only some nodes count; none are all of them."""
+        if not len(targets):
+            return self
+        some = torch.isin(self.nodes, torch.from_numpy(targets))
+        return replace(self, nodes=self.nodes[some], labels=self.labels[some])
+
+    def after(self, flips: Edges) -> Reached:
+        """What the defence says after flips (2, j)."""
+        graph = Perturbation.of(self.graph, flips).apply(self.graph) if flips.shape[1] else self.graph
+        return Reached(self, graph, self.defense.predict(self.predictor, graph).logits().float())
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """A graph that an attacker has reached, and what the defence says of it.
+
+    Attributes:
+        oracle: the defence.
+        graph: as it is now.
+        logits: (n, classes) what is said.
+    """
+
+    oracle: Oracle
+    graph: Graph
+    logits: Tensor
+
+    @property
+    def harm(self) -> tuple[float, float]:
+        """The share of the nodes under attack that lose their class, and the loss."""
+        said, labels = self.logits[self.oracle.nodes], self.oracle.labels
+        wrong = (said.argmax(dim=1) != labels).double().mean()
+        return float(wrong), float(attack_loss(self.oracle.loss, said, labels))
+
+    def relaxation(self, turn: bool) -> Relaxation:
+        """The clean graph with undecided flips, as the defence sees it near this one."""
+        model = self.oracle.defense.relaxed(self.oracle.predictor, self.graph, turn=turn)
+        edges, weights = model.edges(self.oracle.graph)
+        nodes, labels = self.oracle.nodes.to(model.device), self.oracle.labels.to(model.device)
+        return Relaxation(model, nodes, labels, self.oracle.loss, edges, weights)
