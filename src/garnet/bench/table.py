@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from garnet.bench import published
-from garnet.bench.cell import Facts, attack_words, describe, key_of, threat
+from garnet.bench.cell import EVASION, Facts, attack_name, attack_words, describe, key_of, threat
 from garnet.bench.record import Record, spread
+from garnet.bench.schema import TRAINED
 from garnet.errors import GarnetError
 
 _MISSING = "–"
@@ -94,7 +95,7 @@ def _line(parts: Iterable[str]) -> str:
 
 
 def _table(title: str, note: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Table:
-    layout = _Accuracy(cells) if cells[0]["measure"] == "accuracy" else _Plain(cells)
+    layout = _Accuracy(cells) if cells[0]["measure"] in TRAINED else _Plain(cells)
     places: dict[tuple[tuple[str, ...], str], list[Facts]] = {}
     for facts in cells:
         for column in layout.columns_of(facts):
@@ -125,6 +126,7 @@ class _Accuracy:
     def __init__(self, cells: Sequence[Facts]) -> None:
         self._swept = _varying(cells, "parameters")
         self._trained = _varying(cells, "training")
+        self._evasion = cells[0]["measure"] == EVASION
         self._seeds = len({tuple(facts["seeds"]) for facts in cells}) > 1
         self._models = len({facts["model"] for facts in cells if facts["model"]}) > 1
         splits: dict[str, set[str]] = {}
@@ -167,6 +169,8 @@ class _Accuracy:
     def legend(self, rows: Sequence[Row]) -> list[str]:
         entries = [entry for row in rows for entry in row.entries]
         text = "Accuracy in percent, mean ± standard deviation over the seeds"
+        if self._evasion:
+            text += ", of models that were trained on the clean graph and are attacked afterwards"
         if any(entry.paper for entry in entries):
             text += "; in brackets, the paper's"
         if any(entry.mark for entry in entries):
@@ -249,7 +253,7 @@ def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
 
 def _attack(facts: Facts) -> str:
     attack, budget = threat(facts)
-    return f"{attack} clean" if attack != "none" and not budget else attack_words(facts)
+    return f"{attack_name(facts)} clean" if attack != "none" and not budget else attack_words(facts)
 
 
 def _family(split: str | None) -> str:
