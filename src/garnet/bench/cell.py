@@ -28,8 +28,9 @@ class Cell:
     Attributes:
         graph: its name in the catalogue.
         attack: whose published poison; or the file of a perturbation, such as `perturbations/cora-metattack-0.2.npz`,
-            in whose name the attack and its budget come last; `none` is the clean graph.
-        budget: of a published poison; None for others.
+            in whose name the attack and its budget come last; or a source of the unit test, such as
+            `unit-test/evasion/jaccard_gcn`; `none` is the clean graph.
+        budget: of a published poison, or of the unit test; None for others.
         defense: its name.
         backbone: name of the model; None where none is trained and none decides on parameters.
         model: whose parameters and training of the backbone, `paper` or `default`; None where none is trained.
@@ -109,6 +110,11 @@ def _marks(facts: Facts) -> str:
 def is_own_attack(attack: str) -> bool:
     """Whether the attack of a cell is the file of a perturbation."""
     return attack.endswith(".npz")
+
+
+def is_unit_test(attack: str) -> bool:
+    """Whether the attack of a cell is a source of the unit test."""
+    return attack.startswith("unit-test/")
 
 
 def names_its_budget(attack: str) -> bool:

@@ -16,6 +16,7 @@ from garnet.bench.cell import Cell, Pairs, Value, is_own_attack, names_its_budge
 from garnet.bench.reading import read_small, reason_of
 from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, TRAINED, check_cell
 from garnet.datasets import names
+from garnet.datasets.unit_test_file import parse_attack
 from garnet.defenses.lookup import defense_names, is_purifier, takes_backbone, takes_training
 from garnet.errors import ParameterError, brief
 from garnet.parameters import is_number, is_whole
@@ -204,7 +205,7 @@ def _attack(name: Any) -> str:
                 f"Got {brief(name)}."
             )
         return name
-    return known_name(name, ATTACKS, "published attack")
+    return name if parse_attack(name) else known_name(name, ATTACKS, "published attack")
 
 
 def _split(name: Any) -> str | None:
@@ -214,7 +215,7 @@ def _split(name: Any) -> str | None:
 
 
 def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]:
-    alone = [attack for attack in attacks if attack not in ATTACKS[1:]]
+    alone = [attack for attack in attacks if attack == "none" or is_own_attack(attack)]
     if alone:
         if "budget" in group or len(alone) < len(attacks):
             raise ParameterError(f"The attack {alone[0]!r} has no budget and needs a group of cells of its own.")
