@@ -7,6 +7,7 @@ from typing import Any
 
 from garnet.bench.cell import Cell, is_own_attack, threat
 from garnet.bench.paper import published_model
+from garnet.bench.schema import TRAINED
 from garnet.datasets import load, poisoned
 from garnet.datasets.splits import aimed_at
 from garnet.defenses.lookup import is_purifier, named_defense, named_purifier
@@ -50,7 +51,7 @@ def build_graphs(cell: Cell) -> tuple[Graph, Graph]:
 
 def build(cell: Cell, device: str) -> Any:
     """What a cell measures: its defence, ready to be fitted, or its purifier, None if it has none."""
-    return _defense(cell, device) if cell.measure == "accuracy" else _purifier(cell)
+    return _defense(cell, device) if cell.measure in TRAINED else _purifier(cell)
 
 
 def _purifier(cell: Cell) -> Any:

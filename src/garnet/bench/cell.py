@@ -15,6 +15,9 @@ Pairs = tuple[tuple[str, Value], ...]
 Facts = Mapping[str, Any]
 """A cell as plain values, as `Cell.facts` gives it and a record has it."""
 
+EVASION = "evasion"
+"""The measure of an attack that comes after training."""
+
 _OWN_ATTACK = re.compile(r"(?:.*/)?[\w-]+?-(?P<attack>[a-z][a-z-]*)-(?P<budget>\d{1,20}(?:\.\d{1,20})?)\.npz")
 
 
@@ -25,13 +28,15 @@ class Cell:
     Attributes:
         graph: its name in the catalogue.
         attack: whose published poison; or the file of a perturbation, such as `perturbations/cora-metattack-0.2.npz`,
-            in whose name the attack and its budget come last; `none` is the clean graph.
-        budget: of a published poison; None for others.
+            in whose name the attack and its budget come last; or a source of the unit test, such as
+            `unit-test/evasion/jaccard_gcn`; `none` is the clean graph.
+        budget: of a published poison, or of the unit test; None for others.
         defense: its name.
         backbone: name of the model; None where none is trained and none decides on parameters.
         model: whose parameters and training of the backbone, `paper` or `default`; None where none is trained.
         split: as for `garnet.datasets.load`; None is the usual.
-        measure: what is measured.
+        measure: what is measured: `accuracy` of a model that is trained on the attacked graph, a poisoning; `evasion`,
+            that of one trained on the clean graph; `homophily`, `recovery` or `rank`, which train none.
         parameters: of the defence, where they differ from its own.
         training: fields of `Training`, where they differ.
         seeds: one model each; none where nothing is trained.
@@ -73,7 +78,7 @@ def describe(facts: Facts) -> str:
     """A cell in a few words, such as `cora, metattack 0.2, gcn, garnet k=10`."""
     defense = " ".join([facts["defense"], *(f"{name}={value}" for name, value in facts["parameters"].items())])
     parts = (facts["graph"], facts["split"], attack_words(facts), facts["backbone"], defense)
-    measure = "" if facts["measure"] == "accuracy" else f": {facts['measure']}"
+    measure = "" if facts["measure"] in ("accuracy", EVASION) else f": {facts['measure']}"
     return ", ".join(part for part in parts if part) + measure
 
 
@@ -85,20 +90,31 @@ def threat(facts: Facts) -> tuple[str, float]:
 
 def attack_name(facts: Facts) -> str:
     """The attack without its budget; one from a file is marked as ours, to tell it from the published one."""
-    return threat(facts)[0] + (", ours" if is_own_attack(facts["attack"]) else "")
+    return threat(facts)[0] + _marks(facts)
 
 
 def attack_words(facts: Facts) -> str:
-    """The attack of a cell in words, such as `metattack 0.2`, or `metattack 0.2, ours` if it came from a file."""
+    """The attack of a cell in words, such as `metattack 0.2`.
+
+    It is `metattack 0.2, ours` if it came from a file, and `metattack 0.2, evasion` if it comes after training.
+    """
     attack, budget = threat(facts)
-    if attack == "none":
-        return "clean"
-    return f"{attack} {budget:g}" + (", ours" if is_own_attack(facts["attack"]) else "")
+    return ("clean" if attack == "none" else f"{attack} {budget:g}") + _marks(facts)
+
+
+def _marks(facts: Facts) -> str:
+    ours = ", ours" if is_own_attack(facts["attack"]) else ""
+    return ours + (f", {EVASION}" if facts["measure"] == EVASION else "")
 
 
 def is_own_attack(attack: str) -> bool:
     """Whether the attack of a cell is the file of a perturbation."""
     return attack.endswith(".npz")
+
+
+def is_unit_test(attack: str) -> bool:
+    """Whether the attack of a cell is a source of the unit test."""
+    return attack.startswith("unit-test/")
 
 
 def names_its_budget(attack: str) -> bool:

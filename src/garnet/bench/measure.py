@@ -6,7 +6,8 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from garnet.bench.cell import Cell, plain
 from garnet.bench.record import Record, spread
 from garnet.bench.schema import LONGEST_REASON
 from garnet.errors import GarnetError, GraphError
-from garnet.graph.graph import Graph
+from garnet.graph.graph import Graph, as_graph
 from garnet.machine import machine, peak_memory, versions
 from garnet.progress import Clock, Progress, Stage, Step, seconds_of
+from garnet.training.predictor import Predictor
 
 Measured = tuple[dict[str, Any], tuple[Stage, ...]]
 """Values by name, ready for JSON, and what they cost."""
@@ -116,8 +118,8 @@ def effective_parameters(value: Any) -> Any:
     if not is_dataclass(value):
         return plain(value) if isinstance(value, int | float | str) else repr(value)
     return {"name": type(value).__name__} | {
-        field.name: None if (part := getattr(value, field.name)) is None else effective_parameters(part)
-        for field in fields(value)
+        one.name: None if (part := getattr(value, one.name)) is None else effective_parameters(part)
+        for one in fields(value)
     }
 
 
@@ -142,6 +144,23 @@ def accuracy(trial: Trial) -> Measured:
         "accuracy": [100 * one.accuracy() for one in predictors],
         "val_accuracy": [100 * one.val_accuracy for one in predictors],
     }, predictors[0].stages
+
+
+def evasion(trial: Trial) -> Measured:
+    """Accuracy on the attacked graph in percent, for each seed, of models that were trained on the clean one.
+
+    Nothing is learnt of the attacked graph, but it is defended as the clean one was; see `Defense.predict`. The
+    validation accuracy is that of training.
+    """
+    clock = Clock(trial.progress)
+    with clock("fit"):
+        models = _fitted(_Fit.of(trial))
+    with clock("predict"):
+        attacked = [trial.defense.predict(one, trial.graph) for one in models]
+    return {
+        "accuracy": [100 * one.accuracy() for one in attacked],
+        "val_accuracy": [100 * one.val_accuracy for one in models],
+    }, tuple(clock.stages)
 
 
 def homophily(trial: Trial) -> Measured:
@@ -188,10 +207,39 @@ def rank(trial: Trial) -> Measured:
 
 _MEASURES: dict[str, Callable[[Trial], Measured]] = {
     "accuracy": accuracy,
+    "evasion": evasion,
     "homophily": homophily,
     "recovery": recovery,
     "rank": rank,
 }
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A defence and the clean graph it is fitted on; equal where the models would be."""
+
+    parameters: str
+    graph: str
+    fingerprints: tuple[str, ...]
+    seeds: tuple[int, ...]
+    device: str
+    trial: Trial = field(compare=False)
+
+    @classmethod
+    def of(cls, trial: Trial) -> _Fit:
+        parts = trial.graph.split  # which keeps the targets of an attack out of training
+        fingerprints = (trial.clean.fingerprint, "" if parts is None else parts.fingerprint)
+        parameters = json.dumps(effective_parameters(trial.defense))
+        return cls(parameters, trial.cell.graph, fingerprints, trial.cell.seeds, trial.device, trial)
+
+
+@lru_cache(maxsize=1)
+def _fitted(fit: _Fit) -> tuple[Predictor, ...]:
+    """Models for each seed; cells that come one after another and differ in the attack alone share them."""
+    trial = fit.trial
+    clean = as_graph(trial.clean, split=trial.graph.split)
+    models: tuple[Predictor, ...] = trial.defense.fit_seeds(clean, trial.cell.seeds, progress=trial.progress)
+    return models
 
 
 def _shared(clean: Graph, purified: Graph, nodes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -12,7 +12,10 @@ from garnet.parameters import is_number, is_whole
 Check = Callable[[Any, str], None]
 """(value, name of its field) -> nothing, or a ValueError that names the field and says what it must be."""
 
-MEASURES = ("accuracy", "homophily", "recovery", "rank")
+MEASURES = ("accuracy", "evasion", "homophily", "recovery", "rank")
+TRAINED = ("accuracy", "evasion")
+"""Those that train a model."""
+
 MOST_SEEDS = 10_000
 LONGEST_NAME = 255
 LONGEST_REASON = 10_000
@@ -176,8 +179,10 @@ _RECORD = _table(
         ),
     }
 )
+_ACCURACIES = _table({"accuracy": _several(_PERCENT, least=1)}, {"val_accuracy": _several(_maybe(_PERCENT))})
 _VALUES = {
-    "accuracy": _table({"accuracy": _several(_PERCENT, least=1)}, {"val_accuracy": _several(_maybe(_PERCENT))}),
+    "accuracy": _ACCURACIES,
+    "evasion": _ACCURACIES,
     "homophily": _table(dict.fromkeys(("clean", "input", "after"), _maybe(_SHARE))),
     "recovery": _table(dict.fromkeys(("recall", "precision"), _maybe(_SHARE))),
     "rank": _table({"rank": _whole}, {"singular_values": _several(_number(0))}),

@@ -14,8 +14,9 @@ from typing import Any, get_args, get_origin
 from garnet.bench.build import AUTHORS, parameter_types, registered
 from garnet.bench.cell import Cell, Pairs, Value, is_own_attack, names_its_budget
 from garnet.bench.reading import read_small, reason_of
-from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, check_cell
+from garnet.bench.schema import LONGEST_NAME, MEASURES, MOST_SEEDS, TRAINED, check_cell
 from garnet.datasets import names
+from garnet.datasets.unit_test_file import parse_attack
 from garnet.defenses.lookup import defense_names, is_purifier, takes_backbone, takes_training
 from garnet.errors import ParameterError, brief
 from garnet.parameters import is_number, is_whole
@@ -143,11 +144,11 @@ def _expand(group: Mapping[str, Any], seeds: tuple[int, ...]) -> Iterator[Cell]:
                 defense=defense,
                 backbone=backbone if needed else None,
                 model=model if trains else None,
-                split=split if measure == "accuracy" else None,
+                split=split if measure in TRAINED else None,
                 measure=measure,
                 parameters=parameters,
-                training=training if measure == "accuracy" and takes_training(registered(defense)) else (),
-                seeds=seeds if measure == "accuracy" else (),
+                training=training if measure in TRAINED and takes_training(registered(defense)) else (),
+                seeds=seeds if measure in TRAINED else (),
             )
             try:
                 check_cell(cell.facts())
@@ -162,7 +163,7 @@ def _needs(measure: str, defense: str) -> tuple[bool, bool]:
         raise ParameterError(f"The measure 'rank' is of the graph itself, with the defence 'none'. Got {defense!r}.")
     if measure in ("homophily", "recovery") and defense != "none" and not is_purifier(registered(defense)):
         raise ParameterError(f"The measure {measure!r} needs a purifier, and the defence {defense!r} is none.")
-    trains = measure == "accuracy" and takes_backbone(registered(defense))
+    trains = measure in TRAINED and takes_backbone(registered(defense))
     return trains, trains or defense == AUTHORS
 
 
@@ -204,7 +205,7 @@ def _attack(name: Any) -> str:
                 f"Got {brief(name)}."
             )
         return name
-    return known_name(name, ATTACKS, "published attack")
+    return name if parse_attack(name) else known_name(name, ATTACKS, "published attack")
 
 
 def _split(name: Any) -> str | None:
@@ -214,7 +215,7 @@ def _split(name: Any) -> str | None:
 
 
 def _budgets(group: Mapping[str, Any], attacks: list[str]) -> list[float | None]:
-    alone = [attack for attack in attacks if attack not in ATTACKS[1:]]
+    alone = [attack for attack in attacks if attack == "none" or is_own_attack(attack)]
     if alone:
         if "budget" in group or len(alone) < len(attacks):
             raise ParameterError(f"The attack {alone[0]!r} has no budget and needs a group of cells of its own.")

@@ -6,41 +6,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from garnet.bench import published
-from garnet.bench.cell import Facts, attack_words, describe, key_of, threat
+from garnet.bench.cell import EVASION, Facts, attack_name, attack_words, describe, key_of, threat
+from garnet.bench.entry import MISSING, Entry, Row
 from garnet.bench.record import Record, spread
+from garnet.bench.schema import TRAINED
+from garnet.bench.unit_test_layout import UnitTestLayout, is_of_unit_test
 from garnet.errors import GarnetError
 
-_MISSING = "–"
 _MOST_ENTRIES = 100_000
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One number of a table.
-
-    Attributes:
-        text: ours, `failed`, or a dash.
-        paper: the paper's, if it has one.
-        mark: ▲ or ▼ where ours lies above or below the paper's by more than two standard deviations of the difference.
-    """
-
-    text: str = _MISSING
-    paper: str = ""
-    mark: str = ""
-
-    def __str__(self) -> str:
-        return " ".join(part for part in (self.text, self.paper and f"({self.paper})", self.mark) if part)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its labels and its entries."""
-
-    labels: tuple[str, ...]
-    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +42,7 @@ class Table:
 def make_tables(
     title: str, records: Iterable[Record], *, cells: Sequence[Facts] | None = None, note: str = ""
 ) -> tuple[Table, ...]:
-    """A table for each measure.
+    """A table for each measure, and for each graph of the unit test.
 
     Args:
         title: of all of them.
@@ -78,8 +55,10 @@ def make_tables(
     """
     found = {record.key: record for record in records}
     wanted = [record.cell for record in found.values()] if cells is None else list(cells)
-    measures = dict.fromkeys(facts["measure"] for facts in wanted)
-    return tuple(_table(title, note, [facts for facts in wanted if facts["measure"] == one], found) for one in measures)
+    kinds: dict[tuple[str, str], list[Facts]] = {}
+    for facts in wanted:
+        kinds.setdefault((facts["measure"], facts["graph"] if is_of_unit_test(facts) else ""), []).append(facts)
+    return tuple(_table(title, note, some, found) for some in kinds.values())
 
 
 def as_markdown(table: Table) -> str:
@@ -94,17 +73,17 @@ def _line(parts: Iterable[str]) -> str:
 
 
 def _table(title: str, note: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Table:
-    layout = _Accuracy(cells) if cells[0]["measure"] == "accuracy" else _Plain(cells)
+    layout = _layout(cells)
     places: dict[tuple[tuple[str, ...], str], list[Facts]] = {}
     for facts in cells:
-        for column in layout.columns_of(facts):
-            places.setdefault((layout.labels_of(facts), column), []).append(facts)
-    labels = dict.fromkeys(row for row, _ in places)
+        for row, column in product(layout.rows_of(facts), layout.columns_of(facts)):
+            places.setdefault((row, column), []).append(facts)
+    labels = sorted(dict.fromkeys(row for row, _ in places), key=layout.order)
     columns = dict.fromkeys(column for _, column in places)
     if len(labels) * len(columns) > _MOST_ENTRIES:
         raise GarnetError(f"A table of {len(labels):,} rows and {len(columns):,} columns is too large to show.")
     rows = [
-        Row(row, tuple(layout.entry(column, places.get((row, column), []), found) for column in columns))
+        Row(row, tuple(layout.entry(row, column, places.get((row, column), []), found) for column in columns))
         for row in labels
     ]
     heads: tuple[str, ...] = layout.heads
@@ -114,10 +93,26 @@ def _table(title: str, note: str, cells: Sequence[Facts], found: Mapping[str, Re
     heads = tuple(heads[n] for n in shown)
     measured = [found[key] for facts in cells if (key := key_of(facts)) in found]
     below = (*([note] if note else []), *layout.legend(rows), *_provenance(measured), *_failures(measured))
-    return Table(title, (*heads, *columns), len(heads), tuple(rows), below)
+    return Table(layout.title(title), (*heads, *columns), len(heads), tuple(rows), below)
 
 
-class _Accuracy:
+def _layout(cells: Sequence[Facts]) -> _Accuracy | _Plain | UnitTestLayout:
+    if is_of_unit_test(cells[0]):
+        return UnitTestLayout(cells)
+    return _Accuracy(cells) if cells[0]["measure"] in TRAINED else _Plain(cells)
+
+
+class _InOrder:
+    """A layout that has the title of the study, and rows in the order of its cells."""
+
+    def title(self, study: str) -> str:
+        return study
+
+    def order(self, row: tuple[str, ...]) -> float:
+        return 0.0
+
+
+class _Accuracy(_InOrder):
     """Rows of models and defences, columns of graphs and attacks."""
 
     heads = ("backbone", "defence", "parameters", "model")
@@ -125,6 +120,7 @@ class _Accuracy:
     def __init__(self, cells: Sequence[Facts]) -> None:
         self._swept = _varying(cells, "parameters")
         self._trained = _varying(cells, "training")
+        self._evasion = cells[0]["measure"] == EVASION
         self._seeds = len({tuple(facts["seeds"]) for facts in cells}) > 1
         self._models = len({facts["model"] for facts in cells if facts["model"]}) > 1
         splits: dict[str, set[str]] = {}
@@ -133,19 +129,19 @@ class _Accuracy:
         self._split_counts = {graph: len(found) for graph, found in splits.items()}
         self._settings = self._unseen(cells)
 
-    def labels_of(self, facts: Facts) -> tuple[str, ...]:
+    def rows_of(self, facts: Facts) -> tuple[tuple[str, ...], ...]:
         given = {name: value for name, value in facts["parameters"].items() if name in self._swept_of(facts)}
         trained = self._trained.get(facts["defense"], set())
         given |= {name: value for name, value in facts["training"].items() if name in trained}
         if self._seeds:
             given["seeds"] = _seeds(facts["seeds"])
-        return (facts["backbone"] or "", facts["defense"], _assigned(given), (facts["model"] or "") * self._models)
+        return ((facts["backbone"] or "", facts["defense"], _assigned(given), (facts["model"] or "") * self._models),)
 
     def columns_of(self, facts: Facts) -> tuple[str, ...]:
         split = _family(facts["split"]) if self._split_counts[facts["graph"]] > 1 else ""
         return (" ".join(part for part in (facts["graph"], split, _attack(facts)) if part),)
 
-    def entry(self, column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
+    def entry(self, row: tuple[str, ...], column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
         """The mean over seeds, and over numbered splits where there are several."""
         if not cells:
             return Entry()
@@ -156,10 +152,10 @@ class _Accuracy:
         records = [found[key] for facts in cells if (key := key_of(facts)) in found]
         done = [record for record in records if record.status == "done"]
         if not done:
-            return Entry("failed" if records else _MISSING, beside)
+            return Entry("failed" if records else MISSING, beside)
         mean, sd = spread([one for record in done for one in record.values["accuracy"]])
         if mean is None:
-            return Entry(_MISSING, beside)
+            return Entry(MISSING, beside)
         part = "" if len(done) == len(cells) else f" [{len(done)} of {len(cells)} splits]"
         text = f"{mean:.1f}" + ("" if sd is None else f" ± {sd:.1f}") + part
         return Entry(text, beside, "" if paper is None else _mark(mean - paper.mean, sd or 0.0, paper.sd))
@@ -167,6 +163,8 @@ class _Accuracy:
     def legend(self, rows: Sequence[Row]) -> list[str]:
         entries = [entry for row in rows for entry in row.entries]
         text = "Accuracy in percent, mean ± standard deviation over the seeds"
+        if self._evasion:
+            text += ", of models that were trained on the clean graph and are attacked afterwards"
         if any(entry.paper for entry in entries):
             text += "; in brackets, the paper's"
         if any(entry.mark for entry in entries):
@@ -196,7 +194,7 @@ _LEGENDS = {
 _COLUMNS = {"homophily": ("clean", "input", "after"), "recovery": ("recall", "precision")}
 
 
-class _Plain:
+class _Plain(_InOrder):
     """Rows of cells, columns of what was measured of each; ranks have a column a budget."""
 
     heads = ("graph", "attack", "backbone", "defence", "parameters")
@@ -204,27 +202,27 @@ class _Plain:
     def __init__(self, cells: Sequence[Facts]) -> None:
         self._measure = cells[0]["measure"]
 
-    def labels_of(self, facts: Facts) -> tuple[str, ...]:
+    def rows_of(self, facts: Facts) -> tuple[tuple[str, ...], ...]:
         if self._measure == "rank":
-            return (facts["graph"], "" if facts["attack"] == "none" else facts["attack"], "", "", "")
+            return ((facts["graph"], "" if facts["attack"] == "none" else facts["attack"], "", "", ""),)
         given = _assigned(facts["parameters"])
-        return (facts["graph"], _attack(facts), facts["backbone"] or "", facts["defense"], given)
+        return ((facts["graph"], _attack(facts), facts["backbone"] or "", facts["defense"], given),)
 
     def columns_of(self, facts: Facts) -> tuple[str, ...]:
         return _COLUMNS.get(self._measure) or (f"{facts['budget']:g}" if facts["budget"] else "clean",)
 
-    def entry(self, column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
+    def entry(self, row: tuple[str, ...], column: str, cells: Sequence[Facts], found: Mapping[str, Record]) -> Entry:
         if not cells:
             return Entry()
         paper = published.other(cells[0], column)
         beside = "" if paper is None else f"{paper:.2f}"
         record = found.get(key_of(cells[0]))
         if record is None or record.status == "failed":
-            return Entry("failed" if record else _MISSING, beside)
+            return Entry("failed" if record else MISSING, beside)
         if self._measure == "rank":
             return Entry(str(record.values["rank"]), beside)
         value = record.values.get(column)
-        return Entry(_MISSING if value is None else f"{value:.2f}", beside)
+        return Entry(MISSING if value is None else f"{value:.2f}", beside)
 
     def legend(self, rows: Sequence[Row]) -> list[str]:
         return [_LEGENDS[self._measure]]
@@ -249,12 +247,12 @@ def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:
 
 def _attack(facts: Facts) -> str:
     attack, budget = threat(facts)
-    return f"{attack} clean" if attack != "none" and not budget else attack_words(facts)
+    return f"{attack_name(facts)} clean" if attack != "none" and not budget else attack_words(facts)
 
 
 def _family(split: str | None) -> str:
     """The split without its number: numbered splits are repetitions of one experiment."""
-    return re.sub(r"^(geom-gcn)-\d$", r"\1", split or "")
+    return re.sub(r"^(geom-gcn|unit-test)-\d$", r"\1", split or "")
 
 
 def _assigned(parameters: Facts) -> str:

@@ -15,9 +15,10 @@ from rich.console import Console
 from garnet.cli.console import err, out, printable
 
 if TYPE_CHECKING:
+    from garnet.bench.entry import Entry
     from garnet.bench.record import Damage, Record
     from garnet.bench.study import Study
-    from garnet.bench.table import Entry, Table
+    from garnet.bench.table import Table
     from garnet.progress import Progress, Step
 
 bench_app = typer.Typer(
@@ -30,7 +31,7 @@ _MOST_NAMED = 20
 
 @bench_app.command()
 def run(
-    study: Annotated[Path, typer.Argument(help="A study: a TOML file.")],
+    study: Annotated[Path, typer.Argument(help="A study: a TOML file, or unit-test.")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -42,14 +43,23 @@ def run(
     retry: Annotated[
         bool, typer.Option("--retry", help="Run cells again that failed before or had other parameters.")
     ] = False,
+    defense: Annotated[
+        list[str] | None, typer.Option(help="What unit-test tests; may be repeated.  [default: garnet]")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="What unit-test trains.  [default: gcn]")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Of unit-test: evasion or poisoning.  [default: both]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Models of unit-test for each cell.  [default: 1]")] = None,
 ) -> None:
-    """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was."""
+    """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was.
+
+    The study unit-test needs no file of its own: it tests defences on all graphs and perturbations of unit_test.npz,
+    which is looked for in GARNET_DATA.
+    """
     from garnet.bench import runner
-    from garnet.bench.study import load_study
     from garnet.io.failures import writing
     from garnet.io.targets import require_file, require_other
 
-    wanted = load_study(study)
+    wanted = _study(study, defense, backbone, scenario, seeds)
     path = output or records_of(study, wanted)
     if output is None:
         with writing(path.parent):
@@ -71,17 +81,46 @@ def run(
         raise typer.Exit(1)
 
 
+def _study(
+    study: Path, defenses: list[str] | None, backbone: str | None, scenario: str | None, seeds: int | None
+) -> Study:
+    """The study in a file, or that of the unit test, which alone is told what to measure."""
+    from garnet.bench.study import load_study
+    from garnet.bench.unit_test import unit_test_study
+    from garnet.datasets import unit_test
+    from garnet.datasets.unit_test_file import SCENARIOS
+    from garnet.errors import ParameterError
+
+    if _is_unit_test(study):
+        scenarios = SCENARIOS if scenario is None else (scenario,)
+        tested = unit_test()
+        return unit_test_study(
+            tested, defenses or ["garnet"], backbone=backbone or "gcn", scenarios=scenarios, seeds=seeds or 1
+        )
+    for name, given in {"defense": defenses, "backbone": backbone, "scenario": scenario, "seeds": seeds}.items():
+        if given:
+            raise ParameterError(f"The option --{name} is for the study unit-test alone; say it in {study} instead.")
+    return load_study(study)
+
+
+def _is_unit_test(study: Path) -> bool:
+    """Whether it is the name of the unit test, and not of a file."""
+    from garnet.bench.unit_test import UNIT_TEST
+
+    return str(study) == UNIT_TEST and not study.is_file()
+
+
 @bench_app.command()
 def show(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="RECORDS|STUDY...", help="Records (.jsonl), or studies (.toml).")
+        list[Path], typer.Argument(metavar="RECORDS|STUDY...", help="Records (.jsonl), studies (.toml), or unit-test.")
     ],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
     """Show records as tables; of a study, those in results/STUDY.jsonl."""
     from garnet.errors import GarnetError
 
-    for source in sources:
+    for source in (Path("results") / f"{one}.jsonl" if _is_unit_test(one) else one for one in sources):
         if source.suffix != ".toml" and not os.path.exists(source):  # noqa: PTH110 - Path.exists fails on a long name
             raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
         found = read_recorded(source)

@@ -10,6 +10,7 @@ from garnet.datasets.synthetic import (
     inter_class_edges,
     nested_block_model,
 )
+from garnet.datasets.unit_test_file import unit_test
 from garnet.graph.files import load_graph
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "nested_block_model",
     "poisoned",
     "random_split",
+    "unit_test",
 ]

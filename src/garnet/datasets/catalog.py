@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from garnet.datasets import download
 from garnet.datasets.embedded import cora
+from garnet.datasets.folders import find, roots, sought
 from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_node_lists, read_targets, require_split
-from garnet.errors import GraphError, ParameterError
+from garnet.datasets.unit_test_file import Flips, parse_attack, unit_test
+from garnet.errors import GraphError, ParameterError, brief
 from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph, Split, as_graph
 from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
 from garnet.registry import DATASETS, known_name
 
-_SPLITS = ("prognn", "geom-gcn", "ogb", "random", "file")
-_SPLIT = re.compile(r"prognn|ogb|file|geom-gcn(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?")
+_SPLITS = ("prognn", "geom-gcn", "ogb", "random", "file", "unit-test")
+_SPLIT = re.compile(
+    r"prognn|ogb|file|(geom-gcn|unit-test)(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?"
+)
 _ATTACKS = ("metattack", "nettack")
+_UNIT_TEST = {"unit-test-cora-ml": "cora_ml", "unit-test-citeseer": "citeseer"}
 _PUBLISHED = (
     "the poisoned graphs are in the folder data of github.com/cornell-zhang/GARNET, those of cora, citeseer and pubmed "
     "also in github.com/ChandlerBang/Pro-GNN, and those of polblogs in the latter alone"
@@ -93,7 +97,7 @@ def names() -> tuple[str, ...]:
         >>> names()[:3]
         ('cora', 'citeseer', 'pubmed')
     """
-    return tuple(dict.fromkeys([*_CATALOG, *DATASETS.names()]))
+    return tuple(dict.fromkeys([*_CATALOG, *_UNIT_TEST, *DATASETS.names()]))
 
 
 def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
@@ -118,13 +122,16 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     random split stands in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* and texas,
     one of whose classes has a single node, have none then.
 
+    The graphs named unit-test-* are those of `unit_test()`, the first of whose splits is the usual one.
+
     A graph of another package comes with the split that it has, if none is asked for.
 
     Args:
         name: one of `names()`; capitals and `_` for `-` are fine.
         split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"file"`, a JSON file beside the
             graph with the lists `idx_train`, `idx_val` and `idx_test`; `"random"` or `"random-0.6-0.2"`, with shares
-            for training and validation (0.1 and 0.1 if not given); None for the usual.
+            for training and validation (0.1 and 0.1 if not given); `"unit-test-3"`, of the graphs of the unit test;
+            None for the usual.
         seed: of a random split.
 
     Returns:
@@ -139,6 +146,12 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
         Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
     """
     name, wanted = known_name(name, names(), "graph"), _known_split(split)
+    if name in _UNIT_TEST:
+        return unit_test().graph(_UNIT_TEST[name], _unit_test_split(name, wanted))
+    if (wanted or "").startswith("unit-test"):
+        raise ParameterError(
+            f"The split {wanted!r} is for the graphs of the unit test alone; choose another for {name}."
+        )
     if name not in _CATALOG:
         return _brought(name, wanted, seed)
     entry = _CATALOG[name]
@@ -150,8 +163,8 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     published = wanted or entry.split
     found = None if published.startswith("random") else _published_split(graph, entry, published)
     if found is None and wanted is not None and not wanted.startswith("random"):
-        sought = _sought(f"{entry.folder}/{_split_file(entry, wanted)}")
-        raise GraphError(f"The split '{wanted}' of {name} was not found: {sought}; put it there, or choose 'random'.")
+        where = sought(f"{entry.folder}/{_split_file(entry, wanted)}")
+        raise GraphError(f"The split '{wanted}' of {name} was not found: {where}; put it there, or choose 'random'.")
     if found is None and (wanted is not None or entry.shares is not None):
         found = random_split(graph.labels, train=train, val=val, seed=seed)
     return as_graph(graph, split=found)
@@ -161,14 +174,15 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
     """One of the field's graphs as a published attack left it; features and labels are the clean ones.
 
     The files are looked for in the same folders as by `load`, under the names their authors gave them, such as
-    `cora/cora_meta_adj_0.2.npz`. Nettack is measured on its targets alone: they are the test nodes of the result, and
-    are taken out of its training and validation nodes.
+    `cora/cora_meta_adj_0.2.npz`; for those of the unit test see `unit_test`. Nettack is measured on its targets alone:
+    they are the test nodes of the result, and are taken out of its training and validation nodes.
 
     Args:
-        name: cora, citeseer, pubmed, chameleon, squirrel or polblogs.
-        attack: `"metattack"` or `"nettack"`.
+        name: cora, citeseer, pubmed, chameleon, squirrel or polblogs; unit-test-cora-ml or unit-test-citeseer.
+        attack: `"metattack"` or `"nettack"`; on the graphs of the unit test one such as
+            `"unit-test/evasion/jaccard_gcn"`, with the scenario and the model that it was found against.
         budget: for Metattack the share of edges it changed, such as 0.2; for Nettack the number of edges it changed for
-            each target, 1 to 5; 0 for the clean graph.
+            each target, 1 to 5; for the unit test the number of edges it may flip; 0 for the clean graph.
         split: as for `load`.
         seed: of a random split.
 
@@ -179,7 +193,10 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         ParameterError: the name, attack, budget or split is unknown; the message has those that exist.
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
-    name, attack = known_name(name, names(), "graph"), known_name(attack, _ATTACKS, "published attack")
+    name = known_name(name, names(), "graph")
+    if name in _UNIT_TEST:
+        return _flipped(name, attack, budget, split)
+    attack = known_name(attack, _ATTACKS, "published attack")
     entry = _CATALOG.get(name)
     if entry is None or entry.poisoned is None:
         attacked = ", ".join(known for known, other in _CATALOG.items() if other.poisoned)
@@ -188,10 +205,10 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
     clean = load(name, split=split, seed=seed)
     parts = clean.split
     if attack == "nettack":
-        targets = _find(entry.folder, entry.targets)
+        targets = find(f"{entry.folder}/{entry.targets}")
         if targets is None:
             raise GraphError(
-                f"The targets of Nettack on {name} were not found: {_sought(f'{entry.folder}/{entry.targets}')}; "
+                f"The targets of Nettack on {name} were not found: {sought(f'{entry.folder}/{entry.targets}')}; "
                 f"{_PUBLISHED}."
             )
         parts = aimed_at(parts, read_targets(targets))
@@ -202,6 +219,28 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
             f"another version of {name}; see load() for which one fits."
         )
     return as_graph(graph, features=clean.features, labels=clean.labels, split=parts)
+
+
+def _flipped(name: str, attack: str, budget: float, split: str | None) -> Graph:
+    """A graph of the unit test with one of its perturbations made."""
+    found = parse_attack(attack)
+    if found is None:
+        raise ParameterError(
+            f"An attack on {name} is named as unit-test/evasion/jaccard_gcn, with its scenario and its source. "
+            f"Got {brief(attack)} instead."
+        )
+    require_arguments("poisoned", budget=(budget, NonNegative))
+    test, number = unit_test(), _unit_test_split(name, _known_split(split))
+    clean = test.graph(_UNIT_TEST[name], number)
+    flips = Flips(_UNIT_TEST[name], *found, number, float(budget))
+    return clean if budget == 0 and flips not in test.arrays else test.perturbation(flips, clean).apply(clean)
+
+
+def _unit_test_split(name: str, wanted: str | None) -> int:
+    """The number of a split of the unit test."""
+    if not (wanted or "unit-test").startswith("unit-test"):
+        raise ParameterError(f"The split {wanted!r} is not for {name}; choose one as 'unit-test-0', or none.")
+    return int((wanted or "").removeprefix("unit-test").removeprefix("-") or 0)
 
 
 def _brought(name: str, wanted: str | None, seed: int) -> Graph:
@@ -220,7 +259,7 @@ def _clean(name: str, entry: _Entry) -> Graph:
     if name == "cora":
         return cora()
     short = entry.folder.removeprefix("ogbn_")
-    for root in _roots().values():
+    for root in roots().values():
         if name.startswith("ogbn-"):
             unpacked = next((folder for folder in (root / entry.folder, root / short) if is_ogb(folder)), None)
             if unpacked is not None:
@@ -228,26 +267,26 @@ def _clean(name: str, entry: _Entry) -> Graph:
         path = root / entry.folder / entry.file
         if path.is_file():
             return load_graph(path, symmetrize=True)
-    sought = f"The graph {name} was not found: {_sought(f'{entry.folder}/{entry.file}')}"
+    missing = f"The graph {name} was not found: {sought(f'{entry.folder}/{entry.file}')}"
     if entry.source:
         raise GraphError(
-            f"{sought}; it is not downloaded, because PyTorch Geometric may number its nodes otherwise: put the file "
+            f"{missing}; it is not downloaded, because PyTorch Geometric may number its nodes otherwise: put the file "
             f"there, made from that of {entry.source}."
         )
     if not download.can_fetch(name):
-        raise GraphError(f"{sought}; unpack the official zip file of ogb.stanford.edu there, as the folder {short}.")
+        raise GraphError(f"{missing}; unpack the official zip file of ogb.stanford.edu there, as the folder {short}.")
     try:
-        return download.fetch(name, _roots()["cache"] / entry.folder / entry.file)
+        return download.fetch(name, roots()["cache"] / entry.folder / entry.file)
     except GraphError as error:
         reason = str(error).rstrip(".")
-        raise GraphError(f"{sought}; {reason}. Put the file there, or try again with a network.") from error
+        raise GraphError(f"{missing}; {reason}. Put the file there, or try again with a network.") from error
 
 
 def _published_split(graph: Graph, entry: _Entry, wanted: str) -> Split | None:
     """The split that comes in a file of its own or with the graph; None if it was not found."""
     if wanted == "ogb":
         return graph.split
-    path = None if wanted == "random" else _find(entry.folder, _split_file(entry, wanted))
+    path = None if wanted == "random" else find(f"{entry.folder}/{_split_file(entry, wanted)}")
     if path is None:
         return None
     split = read_node_lists(path) if path.suffix == ".json" else read_geom_gcn(path)
@@ -285,7 +324,7 @@ def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: fl
         return None
     before, after = pattern.split("{}")
     found: dict[float, Path] = {}
-    for root in reversed(_roots().values()):
+    for root in reversed(roots().values()):
         for path in (root / folder).glob(f"{before}*{after}"):
             text = path.name[len(before) : -len(after)]
             # One name serves both attacks on chameleon and squirrel: a share is below 1, a number of edges is not.
@@ -293,7 +332,7 @@ def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: fl
                 found[float(text)] = path
     if not found:
         file = f"{folder}/{pattern.format(float(budget))}"
-        raise GraphError(f"No graph poisoned by {attack} was found for {name}: {_sought(file)}; {_PUBLISHED}.")
+        raise GraphError(f"No graph poisoned by {attack} was found for {name}: {sought(file)}; {_PUBLISHED}.")
     nearest = min(found, key=lambda known: abs(known - budget))
     if not math.isclose(nearest, budget):
         known = ", ".join(f"{value:g}" for value in sorted({0.0, *found}))
@@ -303,34 +342,15 @@ def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: fl
     return found[nearest]
 
 
-def _roots() -> dict[str, Path]:
-    """The folders that are searched, in this order."""
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    given, cache = os.environ.get("GARNET_DATA"), os.environ.get("GARNET_CACHE") or Path(caches) / "garnet"
-    data = {"GARNET_DATA": Path(given).expanduser()} if given else {}
-    return data | {"cache": Path(cache).expanduser()}
-
-
-def _find(folder: str, file: str) -> Path | None:
-    paths = (root / folder / file for root in _roots().values())
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _sought(file: str) -> str:
-    places = " and ".join(f"in {root} ({what})" for what, root in _roots().items())
-    unset = "" if "GARNET_DATA" in _roots() else "; GARNET_DATA is not set"
-    return f"looked for {file} {places}{unset}"
-
-
 def _known_split(split: str | None) -> str | None:
     if split is None:
         return None
     wanted = split.lower().replace("_", "-") if isinstance(split, str) else ""
     if _SPLIT.fullmatch(wanted):
         return wanted
-    if wanted.startswith(("geom-gcn-", "random-")):
+    if wanted.startswith(("geom-gcn-", "random-", "unit-test-")):
         raise ParameterError(
-            f"The split {split!r} is malformed; write 'geom-gcn-0' to 'geom-gcn-9', or 'random-0.6-0.2' with the "
-            "shares for training and validation."
+            f"The split {split!r} is malformed; write 'geom-gcn-0' to 'geom-gcn-9', 'unit-test-0' to 'unit-test-9', "
+            "or 'random-0.6-0.2' with the shares for training and validation."
         )
     return known_name(split, _SPLITS, "split")

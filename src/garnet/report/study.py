@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from garnet.bench.cell import Facts, attack_name, attack_words, threat
 from garnet.bench.record import Record
+from garnet.bench.schema import TRAINED
 from garnet.bench.table import Table, make_tables
 from garnet.parameters import is_number
 from garnet.report.charts import Bar, Line, bars, lines
@@ -168,7 +169,7 @@ def _grouped(records: Iterable[Record], key: Callable[[Facts], tuple[Any, ...]])
 
 
 def _accuracies(records: Iterable[Record]) -> list[Record]:
-    return [record for record in records if record.cell["measure"] == "accuracy"]
+    return [record for record in records if record.cell["measure"] in TRAINED]
 
 
 def _defence(cell: Facts, shown: set[str], backbone: str | None = None) -> str:

@@ -469,4 +469,4 @@ def test_the_authors_own_clean_graphs_are_the_same(data_folder, monkeypatch, nam
 
 
 def test_names_are_those_that_load(places):
-    assert {*SIZES, "ogbn-products"} == set(names())
+    assert {*SIZES, "ogbn-products", "unit-test-cora-ml", "unit-test-citeseer"} == set(names())
