@@ -167,13 +167,14 @@ class WeightedMatrix:
 
     Attributes:
         shape: rows and columns.
+        starts: where the entries of each row begin, and the end.
         rows: row of each stored entry, in order.
         columns: column of each.
         values: the entries; gradients flow to what they were computed from.
     """
 
     def __init__(self, starts: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        self._starts, self.rows, self.columns, self.values = starts, rows, columns, values
+        self.starts, self.rows, self.columns, self.values = starts, rows, columns, values
         self.shape = (len(starts) - 1, len(starts) - 1)
 
     @classmethod
@@ -190,7 +191,7 @@ class WeightedMatrix:
         looped = cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
         rows, columns, values = looped.rows, looped.columns, looped.values
         root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
-        return cls(looped._starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+        return cls(looped.starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
 
     @classmethod
     def _sorted(cls, rows: Tensor, columns: Tensor, values: Tensor, n: int) -> WeightedMatrix:
@@ -266,4 +267,4 @@ _weighted_product: Callable[[WeightedMatrix, Tensor, Tensor], Tensor] = _Weighte
 
 
 def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> SparseRows:
-    return SparseRows(matrix._starts, matrix.columns, values.detach(), width)
+    return SparseRows(matrix.starts, matrix.columns, values.detach(), width)
