@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.edge_weighted import Pattern
+from garnet.linalg.sparse import edge_degrees
 from garnet.parameters import Hops, Positive, ShareBelowOne, ShareWithin, Width
 from garnet.training.loop import Training
 
@@ -37,6 +38,7 @@ class RUNGInputs:
         shares: (m,) entries :math:`A_{ij} / d_i`, whose weighted sums are q.
         matrix: (m,) entries of :math:`\tilde A`.
         root: (n, 1) roots of the degrees.
+        attacked: whether gradients flow to the weights of edges, and through W.
     """
 
     features: Features
@@ -46,6 +48,22 @@ class RUNGInputs:
     shares: Tensor
     matrix: Tensor
     root: Tensor
+    attacked: bool = False
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> RUNGInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        They flow through W too, which training does not learn from: it is exact wherever the penalty has a slope.
+        """
+        n = self.features.matrix.shape[0]
+        pattern, edge = Pattern.joining(edges, n)
+        degree = 1 + edge_degrees(edges, weights, n)
+        ends = (degree.index_select(0, side) for side in (pattern.rows, pattern.columns))
+        values, (first, second) = weights.index_select(0, edge), ends
+        return replace(
+            self, pattern=pattern, edges=edges, edge=edge, shares=values / first,
+            matrix=values * (first * second).rsqrt(), root=degree.sqrt()[:, None], attacked=True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +139,8 @@ class RUNG(Model):
         fidelity = 1 / self.lambda_hat - 1
         smooth = given
         for _ in range(self.hops):
-            weights = self._weights(smooth.detach() / inputs.root, inputs.edges).index_select(1, inputs.edge)
+            judged = smooth if inputs.attacked else smooth.detach()
+            weights = self._weights(judged / inputs.root, inputs.edges).index_select(1, inputs.edge)
             inverse = 1 / (inputs.pattern.row_sums(weights * inputs.shares) + fidelity)
             pulled = inputs.pattern.product(weights * inputs.matrix, smooth)
             smooth = inverse[:, :, None] * (pulled + fidelity * given)
