@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -140,23 +141,42 @@ class RUNG(Model):
         smooth = given
         for _ in range(self.hops):
             judged = smooth if inputs.attacked else smooth.detach()
-            weights = self._weights(judged / inputs.root, inputs.edges).index_select(1, inputs.edge)
+            weights = self._weights(judged / inputs.root, inputs).index_select(1, inputs.edge)
             inverse = 1 / (inputs.pattern.row_sums(weights * inputs.shares) + fidelity)
             pulled = inputs.pattern.product(weights * inputs.matrix, smooth)
             smooth = inverse[:, :, None] * (pulled + fidelity * given)
         return smooth
 
-    def _weights(self, scaled: Tensor, edges: Tensor) -> Tensor:
+    def _weights(self, scaled: Tensor, inputs: RUNGInputs) -> Tensor:
         """(S, e) weight W of each undirected edge, from (S, n, classes) rows over the roots of the degrees."""
         if self.norm == "L2":
-            return scaled.new_ones(len(scaled), edges.shape[1])
-        weights = 1 / (2 * _distances(scaled, edges).clamp_min(_CLOSEST))
+            return scaled.new_ones(len(scaled), inputs.edges.shape[1])
+        weights = 1 / (2 * _distances(inputs, scaled).clamp_min(_CLOSEST))
         return weights if self.norm == "L1" else (weights - 1 / (2 * self.gamma)).clamp_min(0)
 
 
-def _distances(points: Tensor, edges: Tensor) -> Tensor:
-    """(S, e) distances of the two ends of each edge, for (S, n, f) points."""
-    step = max(1, _GATHERED // (points.shape[0] * points.shape[2]))
-    parts = torch.split(edges, step, dim=1)
-    apart = (points.index_select(1, one) - points.index_select(1, other) for one, other in parts)
-    return torch.cat([torch.linalg.vector_norm(one, dim=2) for one in apart], dim=1)
+class _Distances(torch.autograd.Function):
+    """(S, e) distances of the two ends of each edge, for (S, n, f) points.
+
+    Their gradient is a product with a Laplacian, which takes a fraction of the time of adding up rows edge by edge.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: RUNGInputs, points: Tensor) -> Tensor:
+        step = max(1, _GATHERED // (points.shape[0] * points.shape[2]))
+        parts = torch.split(inputs.edges, step, dim=1)
+        apart = (points.index_select(1, one) - points.index_select(1, other) for one, other in parts)
+        distances = torch.cat([torch.linalg.vector_norm(one, dim=2) for one in apart], dim=1)
+        ctx.inputs = inputs
+        ctx.save_for_backward(points, distances)
+        return distances
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        pattern, (points, distances) = ctx.inputs.pattern, ctx.saved_tensors
+        pulls = torch.where(distances > 0, gradient / distances, 0.0).index_select(1, ctx.inputs.edge)
+        return None, pattern.row_sums(pulls)[:, :, None] * points - pattern.product(pulls, points)
+
+
+# Torch leaves `apply` without types.
+_distances: Callable[[RUNGInputs, Tensor], Tensor] = _Distances.apply
