@@ -82,6 +82,19 @@ class SparseMatrix:
             self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device)
             self._places = torch.from_numpy(places.astype(np.int64)).to(device)
 
+    @classmethod
+    def differences(cls, edges: Tensor, n: int, dtype: torch.dtype = torch.float32) -> SparseMatrix:
+        """(m, n), the incidence matrix of edges (2, m): one at the first end of each, minus one at the second."""
+        count, device = edges.shape[1], edges.device
+        ends, signs = edges.T.flatten(), torch.tensor([1.0, -1.0], dtype=dtype, device=device).repeat(count)
+        order = ends.argsort(stable=True)
+        starts = torch.searchsorted(ends.index_select(0, order), torch.arange(n + 1, device=device))
+        matrix = object.__new__(cls)
+        matrix.shape, matrix._places = (count, n), None
+        matrix._rows = SparseRows(torch.arange(0, 2 * count + 1, 2, device=device), ends, signs, n)
+        matrix._columns = SparseRows(starts, order // 2, signs.index_select(0, order), count)
+        return matrix
+
     @property
     def values(self) -> Tensor:
         """Its entries, row by row."""
@@ -184,11 +197,16 @@ class WeightedMatrix:
         return cls._sorted(rows, columns, torch.cat([weights, weights]), n)
 
     @classmethod
-    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
-        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+    def looped(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        """A + I, of undirected edges (2, m) with weights (m,), no loops among them."""
         loops = torch.arange(n, device=edges.device)
         rows, columns = torch.cat([edges[0], edges[1], loops]), torch.cat([edges[1], edges[0], loops])
-        looped = cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
+        return cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
+
+    @classmethod
+    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+        looped = cls.looped(edges, weights, n)
         rows, columns, values = looped.rows, looped.columns, looped.values
         root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
         return cls(looped.starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
