@@ -69,17 +69,18 @@ class GuardInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> GuardInputs:
         r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        They flow through the similarities of hidden layers too, which training does not learn from. Two things are
-        discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge is a
-        neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in the
-        graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the model.
+        Where they do, they flow through the similarities of hidden layers too, which training does not learn from. Two
+        things are discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge
+        is a neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in
+        the graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the
+        model.
         """
         pattern, numbers = Pattern.joining(edges, self.graph.num_nodes)
         alike = torch.from_numpy(row_products(self.compared, edges.cpu().numpy())).to(weights)[None]
         counted = (weights / _own_weights(self.graph, edges).to(weights)).clamp(0, 1)
         return replace(
             self, pattern=pattern, weights=weights.index_select(0, numbers), counted=counted.index_select(0, numbers),
-            ends=edges, numbers=numbers, alike=alike, attacked=True,
+            ends=edges, numbers=numbers, alike=alike, attacked=weights.requires_grad,
         )  # fmt: skip
 
     def attention(self, alike: Tensor, threshold: float) -> Attention:

@@ -54,7 +54,8 @@ class RUNGInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> RUNGInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        They flow through W too, which training does not learn from: it is exact wherever the penalty has a slope.
+        Where they do, they flow through W too, which training does not learn from: they are exact wherever the penalty
+        has a slope.
         """
         n = self.features.matrix.shape[0]
         pattern, edge = Pattern.joining(edges, n)
@@ -63,7 +64,7 @@ class RUNGInputs:
         values, (first, second) = weights.index_select(0, edge), ends
         return replace(
             self, pattern=pattern, edges=edges, edge=edge, shares=values / first,
-            matrix=values * (first * second).rsqrt(), root=degree.sqrt()[:, None], attacked=True,
+            matrix=values * (first * second).rsqrt(), root=degree.sqrt()[:, None], attacked=weights.requires_grad,
         )  # fmt: skip
 
 
