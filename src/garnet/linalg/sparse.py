@@ -63,23 +63,30 @@ class SparseMatrix:
         device: where products are made.
         symmetric: whether it equals its transpose.
         learnt: whether gradients will flow through its products; without them no transpose is made.
+        dtype: of its entries, and of what it is multiplied with.
 
     Attributes:
         shape: rows and columns.
     """
 
     def __init__(
-        self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
+        self,
+        matrix: sp.csr_array,
+        device: str = "cpu",
+        *,
+        symmetric: bool = False,
+        learnt: bool = True,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
-        self._rows = to_rows(matrix, device)
+        self._rows = to_rows(matrix, device, dtype)
         self._columns = self._rows
         # Where each entry of the transposed matrix stands in the matrix itself.
         self._places: Tensor | None = None
         if learnt and not symmetric:
             numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
             places = numbered.T.tocsr().data
-            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device)
+            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device, dtype)
             self._places = torch.from_numpy(places.astype(np.int64)).to(device)
 
     @classmethod
@@ -113,7 +120,7 @@ class SparseMatrix:
 
     def dense(self) -> Tensor:
         """All entries, zeros too."""
-        whole = torch.zeros(self.shape, device=self.values.device)
+        whole = torch.zeros(self.shape, dtype=self.values.dtype, device=self.values.device)
         starts = self._rows.starts.long()
         rows = torch.repeat_interleave(torch.arange(self.shape[0], device=whole.device), starts.diff())
         whole[rows, self._rows.columns.long()] = self.values
@@ -155,13 +162,13 @@ class _Product(torch.autograd.Function):
 _product: Callable[[SparseRows, SparseRows, Tensor], Tensor] = _Product.apply
 
 
-def to_rows(matrix: sp.csr_array, device: str) -> SparseRows:
-    """The matrix on a device, in float32."""
+def to_rows(matrix: sp.csr_array, device: str, dtype: torch.dtype = torch.float32) -> SparseRows:
+    """The matrix on a device, in float32 or another precision."""
     integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
     return SparseRows(
         torch.from_numpy(matrix.indptr.astype(integer)).to(device),
         torch.from_numpy(matrix.indices.astype(integer)).to(device),
-        torch.from_numpy(matrix.data.astype(np.float32)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32 if dtype == torch.float32 else np.float64)).to(device, dtype),
         int(matrix.shape[1]),
     )
 
