@@ -13,18 +13,49 @@ from torch import Tensor
 from garnet.backbones.base import Features, Noise, Parameters, dropout, glorot, linear, propagate, standardized
 from garnet.backbones.matrices import dense_matrix, symmetric_matrix
 from garnet.errors import ParameterError
+from garnet.graph.edges import presence
 from garnet.graph.graph import Graph
-from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.linear_map import LinearMap, ScaledMap
+from garnet.linalg.sparse import WeightedMatrix, edge_degrees
 from garnet.parameters import Checked, ShareBelowOne, Width, whole
+
+# The share of an edge from which it joins its ends' other neighbours at two hops.
+_THERE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class H2GCNInputs:
-    """Features, and the normalised matrices of neighbours at one and at exactly two hops, without loops."""
+    """Features, and the normalised matrices of neighbours at one and at exactly two hops, without loops.
+
+    Attributes:
+        features: X.
+        near: one hop.
+        far: two hops.
+        graph: whose they are.
+    """
 
     features: Features
     near: LinearMap
     far: LinearMap
+    graph: Graph
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> H2GCNInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        They flow through the neighbours at one hop, exactly. Whether two nodes are at two hops is yes or no, and has no
+        slope: such are the pairs that edges join which are at least half there, by their weight over the one that they
+        have in the graph, or over one if they are none of its edges.
+        """
+        n = self.graph.num_nodes
+        degrees = edge_degrees(edges, weights, n)
+        root = torch.where(degrees > 0, degrees, 1.0).rsqrt()
+        there = presence(self.graph, edges, weights.detach()) >= _THERE
+        joined = self.graph.with_edges(edges[:, there].cpu().numpy())
+        return replace(
+            self,
+            near=ScaledMap(WeightedMatrix.adjacency(edges, weights, n), root),
+            far=symmetric_matrix(two_hops(joined), str(weights.device), weights.dtype),
+        )
 
     def with_matrix(self, adjacency: Tensor) -> H2GCNInputs:
         """The same nodes, joined by a dense adjacency, which is changed; it leaves no pairs at two hops."""
@@ -75,6 +106,7 @@ class H2GCN(Checked):
             Features.of(graph, device),
             symmetric_matrix(graph.adjacency, device),
             symmetric_matrix(two_hops(graph), device),
+            graph,
         )
 
     def logits(self, parameters: Parameters, inputs: H2GCNInputs, noise: Noise | None) -> Tensor:

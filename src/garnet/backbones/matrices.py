@@ -17,11 +17,11 @@ def gcn_matrix(graph: Graph, device: str) -> SparseMatrix:
     return symmetric_matrix(looped, device)
 
 
-def symmetric_matrix(adjacency: sp.csr_array, device: str) -> SparseMatrix:
+def symmetric_matrix(adjacency: sp.csr_array, device: str, dtype: torch.dtype = torch.float32) -> SparseMatrix:
     r""":math:`D^{-1/2} A D^{-1/2}`; rows of isolated nodes are zero."""
     degrees = np.asarray(adjacency.sum(axis=1), dtype=np.float64).ravel()
     root = sp.diags_array(1 / np.sqrt(np.where(degrees > 0, degrees, 1)))
-    return SparseMatrix(sp.csr_array(root @ adjacency @ root), device, symmetric=True)
+    return SparseMatrix(sp.csr_array(root @ adjacency @ root), device, symmetric=True, dtype=dtype)
 
 
 def dense_matrix(adjacency: Tensor, loops: float) -> Tensor:

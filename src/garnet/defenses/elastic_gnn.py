@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,8 @@ from garnet.backbones.base import Features, Noise, Parameters, propagate
 from garnet.backbones.matrices import gcn_matrix
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.sparse import SparseMatrix, edge_degrees, normalized_matrix
 from garnet.parameters import Hops, NonNegative, ShareBelowOne, Width
 from garnet.training.loop import Training
 
@@ -24,11 +25,48 @@ Norm = Literal["L21", "L1"]
 
 @dataclass(frozen=True, eq=False)
 class ElasticInputs:
-    """Features X, the convolution, and the incidence matrix whose square is the normalised Laplacian."""
+    r"""What message passing needs.
+
+    Attributes:
+        features: X.
+        matrix: the convolution.
+        incidence: the matrix whose square is the normalised Laplacian; with weights of its own, plain differences.
+        weights: (m, 1) weights of the edges, where the incidence does not have them in it.
+        root: (n, 1) one over the roots of the degrees, likewise.
+    """
 
     features: Features
-    matrix: SparseMatrix
+    matrix: LinearMap
     incidence: SparseMatrix
+    weights: Tensor | None = None
+    root: Tensor | None = None
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> ElasticInputs:
+        r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        With the root of a weight in the row of an edge, its slope at zero would be infinite. So the dual variable is
+        taken over that root, :math:`Z = \sqrt w \odot Y`: the step of Y has no weights, it pulls by :math:`w Y`, and
+        it is projected where :math:`w \|Y\|^2 > \lambda_1^2`. That is the same, and exact at zero too.
+        """
+        n = self.features.matrix.shape[0]
+        return replace(
+            self,
+            matrix=normalized_matrix(edges, weights, n),
+            incidence=SparseMatrix.differences(edges, n, weights.dtype),
+            weights=weights[:, None],
+            root=(1 + edge_degrees(edges, weights, n)).rsqrt()[:, None],
+        )
+
+    def differences(self, hidden: Tensor) -> Tensor:
+        """(S, m, f) how far the ends of each edge are apart."""
+        return propagate(self.incidence, hidden if self.root is None else self.root * hidden)
+
+    def pull(self, dual: Tensor) -> Tensor:
+        """(S, n, f) what the dual variable (S, m, f) of the edges makes of the nodes."""
+        back = self.incidence.transposed()
+        if self.weights is None or self.root is None:
+            return propagate(back, dual)
+        return self.root * propagate(back, self.weights * dual)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,19 +130,21 @@ class ElasticGNN(Model):
         given = self._perceptron.logits(parameters, inputs.features, noise)
         gamma = 1 / (1 + self.lambda2)
         beta = 1 / (2 * gamma)
-        forth, back = inputs.incidence, inputs.incidence.transposed()
         smooth, pull = given, torch.zeros_like(given)
-        dual = given.new_zeros(len(given), forth.shape[0], given.shape[2])
+        dual = given.new_zeros(len(given), inputs.incidence.shape[0], given.shape[2])
         for _ in range(self.hops):
             smooth = gamma * given + (1 - gamma) * propagate(inputs.matrix, smooth) if self.lambda2 else given
             if self.lambda1:
-                dual = self._projected(dual + beta * propagate(forth, smooth - gamma * pull))
-                pull = propagate(back, dual)
+                dual = self._projected(dual + beta * inputs.differences(smooth - gamma * pull), inputs.weights)
+                pull = inputs.pull(dual)
                 smooth = smooth - gamma * pull
         return smooth
 
-    def _projected(self, dual: Tensor) -> Tensor:
-        """What is longer than lambda1, or with the l1 norm larger, is cut to it."""
+    def _projected(self, dual: Tensor, weights: Tensor | None) -> Tensor:
+        """What is longer than lambda1, or with the l1 norm larger, is cut to it; over the root of weights, if any."""
+        if weights is not None:
+            squares = dual.square() if self.norm == "L1" else dual.square().sum(dim=2, keepdim=True)
+            return dual * (self.lambda1 * (weights * squares).clamp_min(self.lambda1**2).rsqrt())
         if self.norm == "L1":
             return dual.clamp(-self.lambda1, self.lambda1)
         lengths: Tensor = torch.linalg.vector_norm(dual, dim=2, keepdim=True)

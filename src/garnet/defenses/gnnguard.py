@@ -15,6 +15,7 @@ from garnet.backbones import GCN, GPRGNN
 from garnet.backbones.base import Features, Noise, Parameters, require_features
 from garnet.defenses.base import Model
 from garnet.defenses.jaccard import row_products, unit_rows
+from garnet.graph.edges import presence
 from garnet.graph.graph import Graph
 from garnet.graph.graphlets import graphlet_degrees
 from garnet.linalg.edge_weighted import Pattern
@@ -69,17 +70,18 @@ class GuardInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> GuardInputs:
         r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        They flow through the similarities of hidden layers too, which training does not learn from. Two things are
-        discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge is a
-        neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in the
-        graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the model.
+        Where they do, they flow through the similarities of hidden layers too, which training does not learn from. Two
+        things are discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge
+        is a neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in
+        the graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the
+        model.
         """
         pattern, numbers = Pattern.joining(edges, self.graph.num_nodes)
         alike = torch.from_numpy(row_products(self.compared, edges.cpu().numpy())).to(weights)[None]
-        counted = (weights / _own_weights(self.graph, edges).to(weights)).clamp(0, 1)
+        counted = presence(self.graph, edges, weights)
         return replace(
             self, pattern=pattern, weights=weights.index_select(0, numbers), counted=counted.index_select(0, numbers),
-            ends=edges, numbers=numbers, alike=alike, attacked=True,
+            ends=edges, numbers=numbers, alike=alike, attacked=weights.requires_grad,
         )  # fmt: skip
 
     def attention(self, alike: Tensor, threshold: float) -> Attention:
@@ -202,16 +204,3 @@ def _with_roles(graph: Graph) -> Graph:
     """The graph with its nodes' structural roles as features."""
     roles = scale(torch.from_numpy(np.log1p(graphlet_degrees(graph))), "standardize")
     return replace(graph, features=roles.numpy().astype(np.float32))
-
-
-def _own_weights(graph: Graph, edges: Tensor) -> Tensor:
-    """(e,) weight that each of some pairs of nodes (2, e) has in a graph; one for those it does not join."""
-    n, (one, other) = graph.num_nodes, edges.cpu().numpy()
-    wanted, known = np.minimum(one, other) * n + np.maximum(one, other), graph.edges[0] * n + graph.edges[1]
-    order = np.argsort(known)
-    places = np.minimum(np.searchsorted(known, wanted, sorter=order), max(len(known) - 1, 0))
-    weights = np.ones(len(wanted), dtype=np.float32)
-    if len(known):
-        found = order[places]
-        weights = np.where(known[found] == wanted, graph.weights[found], weights)
-    return torch.from_numpy(weights)

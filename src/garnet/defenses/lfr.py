@@ -16,7 +16,8 @@ from garnet.backbones import GCN
 from garnet.backbones.base import Features, Noise, Parameters, glorot, model_features, propagate
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.sparse import SparseMatrix, WeightedMatrix
 from garnet.parameters import Count, Share, ShareBelowOne, Width
 from garnet.spectral import choose_solver
 from garnet.spectral.spectrum import normalized_adjacency
@@ -36,10 +37,17 @@ class LFRInputs:
     """
 
     features: Features
-    matrix: SparseMatrix
+    matrix: LinearMap
     graph: Graph
     rank: int
     device: str
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> LFRInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        The low frequencies, which training alone asks for, stay those of the graph.
+        """
+        return replace(self, matrix=WeightedMatrix.looped(edges, weights, self.graph.num_nodes))
 
     @cached_property
     def vectors(self) -> Tensor:

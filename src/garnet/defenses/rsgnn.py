@@ -14,7 +14,7 @@ from garnet.backbones.base import Features, Noise, Parameters
 from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
 from garnet.defenses.feature_knn import unit_features
-from garnet.graph.edges import canonical
+from garnet.graph.edges import canonical, numbers, presence
 from garnet.graph.graph import Graph
 from garnet.linalg.edge_weighted import Pattern
 from garnet.linalg.sparse import pair_products
@@ -35,6 +35,9 @@ class RSGNNInputs:
         far: (m,) by how much the factor of each place exceeds `typical`: :math:`\exp(d^2 / \sigma^2)` less `typical`
             where there is no edge, and minus `typical` where there is one, which is no negative.
         typical: :math:`\exp(d^2 / \sigma^2)` for the mean of all squared distances.
+        graph: the graph it is made of.
+        similar: (2, s) the pairs of most similar nodes.
+        there: (m,) how far each place may have a weight; None is one everywhere, and what training needs.
     """
 
     features: Features
@@ -43,6 +46,25 @@ class RSGNNInputs:
     near: Tensor
     far: Tensor
     typical: Tensor
+    graph: Graph
+    similar: Tensor
+    there: Tensor | None = None
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> RSGNNInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        An edge is a candidate or is none, whatever its weight. Here what the predictor gives it is multiplied by how
+        far it is there: its weight over the one it has in the graph, or over one if it is no edge there, and at most
+        one. Pairs of similar nodes are candidates without an edge, and it makes no difference to them. There is no
+        training on what this gives back.
+        """
+        n, places = self.graph.num_nodes, numbers(edges.amin(dim=0), edges.amax(dim=0), self.graph.num_nodes)
+        similar = numbers(self.similar[0], self.similar[1], n)
+        share = torch.where(torch.isin(places, similar), 1.0, presence(self.graph, edges, weights))
+        others = self.similar[:, ~torch.isin(similar, places)]
+        pattern, number = Pattern.joining(torch.cat([edges, others], dim=1), n)
+        there = torch.cat([share, share.new_ones(others.shape[1])]).index_select(0, number)
+        return replace(self, pattern=pattern, there=there)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +143,11 @@ class RSGNN(Model):
     def prepare(self, graph: Graph, device: str) -> RSGNNInputs:
         """Unit features, the candidates, and the factors of the reconstruction."""
         n, own, points = graph.num_nodes, graph.edges, unit_features(graph, "RSGNN compares them", device=device)
-        pairs, k = own, min(self.k, n - 1)
+        k, similar = min(self.k, n - 1), np.zeros((2, 0), dtype=np.int64)
         if k:
             similar = union(choose_neighbors(n, device)(points, k, seed=0)).cpu().numpy()
-            both = np.concatenate([own, similar], axis=1)
-            pairs = canonical(both[0], both[1], n)
+        both = np.concatenate([own, similar], axis=1)
+        pairs = canonical(both[0], both[1], n)
         pattern = Pattern(graph.with_edges(pairs).adjacency, device)
         numbers = (pattern.rows * n + pattern.columns).cpu().numpy()
         edges = torch.from_numpy(np.searchsorted(numbers, own[0] * n + own[1])).to(device)
@@ -138,15 +160,20 @@ class RSGNN(Model):
         far[edges] = far[pattern.reverse[edges]] = -typical
         features = Features.of(replace(graph, features=points.cpu().numpy()), device)
         near = torch.exp(-distances[edges] / self.sigma**2)
-        return RSGNNInputs(features, pattern, edges, near, far, typical)
+        return RSGNNInputs(features, pattern, edges, near, far, typical, graph, torch.from_numpy(similar).to(device))
 
     def logits(self, parameters: Parameters, inputs: RSGNNInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
         codes = self._codes(parameters, inputs)
-        return self._classified(parameters, inputs, self._weights(inputs.pattern.inner(codes, codes)), noise)
+        weights = self._weights(inputs.pattern.inner(codes, codes))
+        if inputs.there is not None:
+            weights = weights * inputs.there
+        return self._classified(parameters, inputs, weights, noise)
 
     def logits_and_penalties(self, parameters: Parameters, inputs: RSGNNInputs, noise: Noise) -> tuple[Tensor, Tensor]:
         """(S, n, classes) and (S,) what the two further losses are."""
+        if inputs.there is not None:
+            raise TypeError("RSGNN learns to reconstruct the edges of a graph, and here they were replaced")
         codes = self._codes(parameters, inputs)
         products = inputs.pattern.inner(codes, codes)
         weights = self._weights(products)

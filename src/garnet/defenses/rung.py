@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from garnet.backbones.mlp import MLP, perceptron
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
 from garnet.linalg.edge_weighted import Pattern
+from garnet.linalg.sparse import edge_degrees
 from garnet.parameters import Hops, Positive, ShareBelowOne, ShareWithin, Width
 from garnet.training.loop import Training
 
@@ -37,6 +39,7 @@ class RUNGInputs:
         shares: (m,) entries :math:`A_{ij} / d_i`, whose weighted sums are q.
         matrix: (m,) entries of :math:`\tilde A`.
         root: (n, 1) roots of the degrees.
+        attacked: whether gradients flow to the weights of edges, and through W.
     """
 
     features: Features
@@ -46,6 +49,23 @@ class RUNGInputs:
     shares: Tensor
     matrix: Tensor
     root: Tensor
+    attacked: bool = False
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> RUNGInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        Where they do, they flow through W too, which training does not learn from: they are exact wherever the penalty
+        has a slope.
+        """
+        n = self.features.matrix.shape[0]
+        pattern, edge = Pattern.joining(edges, n)
+        degree = 1 + edge_degrees(edges, weights, n)
+        ends = (degree.index_select(0, side) for side in (pattern.rows, pattern.columns))
+        values, (first, second) = weights.index_select(0, edge), ends
+        return replace(
+            self, pattern=pattern, edges=edges, edge=edge, shares=values / first,
+            matrix=values * (first * second).rsqrt(), root=degree.sqrt()[:, None], attacked=weights.requires_grad,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,23 +141,43 @@ class RUNG(Model):
         fidelity = 1 / self.lambda_hat - 1
         smooth = given
         for _ in range(self.hops):
-            weights = self._weights(smooth.detach() / inputs.root, inputs.edges).index_select(1, inputs.edge)
+            judged = smooth if inputs.attacked else smooth.detach()
+            weights = self._weights(judged / inputs.root, inputs).index_select(1, inputs.edge)
             inverse = 1 / (inputs.pattern.row_sums(weights * inputs.shares) + fidelity)
             pulled = inputs.pattern.product(weights * inputs.matrix, smooth)
             smooth = inverse[:, :, None] * (pulled + fidelity * given)
         return smooth
 
-    def _weights(self, scaled: Tensor, edges: Tensor) -> Tensor:
+    def _weights(self, scaled: Tensor, inputs: RUNGInputs) -> Tensor:
         """(S, e) weight W of each undirected edge, from (S, n, classes) rows over the roots of the degrees."""
         if self.norm == "L2":
-            return scaled.new_ones(len(scaled), edges.shape[1])
-        weights = 1 / (2 * _distances(scaled, edges).clamp_min(_CLOSEST))
+            return scaled.new_ones(len(scaled), inputs.edges.shape[1])
+        weights = 1 / (2 * _distances(inputs, scaled).clamp_min(_CLOSEST))
         return weights if self.norm == "L1" else (weights - 1 / (2 * self.gamma)).clamp_min(0)
 
 
-def _distances(points: Tensor, edges: Tensor) -> Tensor:
-    """(S, e) distances of the two ends of each edge, for (S, n, f) points."""
-    step = max(1, _GATHERED // (points.shape[0] * points.shape[2]))
-    parts = torch.split(edges, step, dim=1)
-    apart = (points.index_select(1, one) - points.index_select(1, other) for one, other in parts)
-    return torch.cat([torch.linalg.vector_norm(one, dim=2) for one in apart], dim=1)
+class _Distances(torch.autograd.Function):
+    """(S, e) distances of the two ends of each edge, for (S, n, f) points.
+
+    Their gradient is a product with a Laplacian, which takes a fraction of the time of adding up rows edge by edge.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: RUNGInputs, points: Tensor) -> Tensor:
+        step = max(1, _GATHERED // (points.shape[0] * points.shape[2]))
+        parts = torch.split(inputs.edges, step, dim=1)
+        apart = (points.index_select(1, one) - points.index_select(1, other) for one, other in parts)
+        distances = torch.cat([torch.linalg.vector_norm(one, dim=2) for one in apart], dim=1)
+        ctx.inputs = inputs
+        ctx.save_for_backward(points, distances)
+        return distances
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        pattern, (points, distances) = ctx.inputs.pattern, ctx.saved_tensors
+        pulls = torch.where(distances > 0, gradient / distances, 0.0).index_select(1, ctx.inputs.edge)
+        return None, pattern.row_sums(pulls)[:, :, None] * points - pattern.product(pulls, points)
+
+
+# Torch leaves `apply` without types.
+_distances: Callable[[RUNGInputs, Tensor], Tensor] = _Distances.apply

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +17,8 @@ from garnet.defenses.feature_knn import unit_features
 from garnet.graph.edges import canonical
 from garnet.graph.graph import Edges, Graph
 from garnet.linalg.edge_products import inner_products
-from garnet.linalg.sparse import SparseMatrix
+from garnet.linalg.linear_map import LinearMap
+from garnet.linalg.sparse import normalized_matrix
 from garnet.neighbors.search import choose_neighbors
 from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
 from garnet.training.loop import Training
@@ -41,10 +42,17 @@ class SimPGCNInputs:
     """
 
     features: Features
-    matrix: SparseMatrix
-    nearest: SparseMatrix
+    matrix: LinearMap
+    nearest: LinearMap
     pairs: Tensor
     similarities: Tensor
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> SimPGCNInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        The graph of nearest features has nothing to do with them.
+        """
+        return replace(self, matrix=normalized_matrix(edges, weights, self.features.matrix.shape[0]))
 
 
 @dataclass(frozen=True, kw_only=True)

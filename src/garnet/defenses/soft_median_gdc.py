@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from garnet.backbones.base import Features, Noise, Parameters
 from garnet.backbones.gcn import GCN
 from garnet.defenses.base import Model
 from garnet.graph.graph import Graph
+from garnet.linalg.diffusion import weighted_pagerank
 from garnet.linalg.pagerank import top_pagerank
 from garnet.linalg.soft_median import Neighborhoods
 from garnet.parameters import Count, Depth, Positive, ShareBelowOne, Width, number
@@ -22,10 +23,35 @@ from garnet.training.loop import Training
 
 @dataclass(frozen=True, eq=False)
 class SoftMedianInputs:
-    """Features, and each node's neighbours after the diffusion."""
+    """What the layers see.
+
+    Attributes:
+        features: X.
+        near: each node's neighbours after the diffusion.
+        alpha: probability of return of the diffusion.
+        k: neighbours that it keeps.
+    """
 
     features: Features
     near: Neighborhoods
+    alpha: float
+    k: int
+
+    def with_edges(self, edges: Tensor, weights: Tensor) -> SoftMedianInputs:
+        """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
+
+        Which entries of the diffusion are the largest, and which are medians, is taken as it is at these weights; the
+        derivatives of all else are exact, but that edges below a weight of 0.01 count as if it were zero: see
+        `weighted_pagerank`.
+        """
+        n = self.features.matrix.shape[0]
+        columns, values = weighted_pagerank(edges, weights, n, alpha=self.alpha, k=self.k)
+        sums = values.sum(dim=1, keepdim=True)
+        shares = values / torch.where(sums > 0, sums, 1.0)
+        totals = shares.new_zeros(n).index_add(0, columns.flatten(), shares.flatten())
+        root = torch.where(totals > 0, totals, 1.0).rsqrt()
+        scaled = root[:, None] * shares * root.index_select(0, columns.flatten()).view(columns.shape)
+        return replace(self, near=Neighborhoods.weighing(columns, scaled))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +109,7 @@ class SoftMedianGDC(Model):
         """Features and the diffusion."""
         features = Features.of(graph, device)
         diffused = top_pagerank(graph.adjacency, alpha=self.alpha, k=self.k, device=device)
-        return SoftMedianInputs(features, Neighborhoods(normalized(diffused), device))
+        return SoftMedianInputs(features, Neighborhoods(normalized(diffused), device), self.alpha, self.k)
 
     def logits(self, parameters: Parameters, inputs: SoftMedianInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.graph.graph import Edges
+from garnet.graph.graph import Edges, Graph
 
 
 def canonical(first: NDArray[Any], second: NDArray[Any], n: int) -> Edges:
@@ -46,3 +46,19 @@ def numbers(first: Tensor, second: Tensor, n: int) -> Tensor:
     Adjacencies hold nodes as 32-bit integers, among which the numbers of 46,341 nodes' pairs would run over.
     """
     return first.long() * n + second
+
+
+def presence(graph: Graph, edges: Tensor, weights: Tensor) -> Tensor:
+    """(m,) how far each of some distinct pairs of nodes (2, m) with weights (m,) is an edge, from 0 to 1.
+
+    That is its weight over the one it has in the graph, or over one if it is no edge there; gradients flow to the
+    weights. For what asks whether there is an edge, and an attacker who asks what if there were a part of one.
+    """
+    first, second = torch.from_numpy(graph.edges).to(edges.device)
+    known = numbers(first, second, graph.num_nodes)
+    own = torch.ones_like(weights)
+    if len(known):
+        wanted = numbers(edges.amin(dim=0), edges.amax(dim=0), graph.num_nodes)
+        place = torch.searchsorted(known, wanted).clamp_max(len(known) - 1)
+        own = torch.where(known[place] == wanted, torch.from_numpy(graph.weights).to(weights)[place], own)
+    return (weights / own.detach()).clamp(0, 1)

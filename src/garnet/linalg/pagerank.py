@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from garnet.linalg.sparse import SparseMatrix
 
@@ -54,31 +56,48 @@ def top_pagerank(
     return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
-def _steps(alpha: float) -> int:
-    """Steps of Chebyshev's iteration to the tolerance, from its rate for a spectrum within 1 +- (1 - alpha)."""
+def _steps(alpha: float, tolerance: float = _TOLERANCE) -> int:
+    """Steps of Chebyshev's iteration to a tolerance, from its rate for a spectrum within 1 +- (1 - alpha)."""
     radius = 1 - alpha
     rate = radius / (1 + math.sqrt(1 - radius**2))
-    return 1 + math.ceil(math.log(2 / _TOLERANCE) / -math.log(rate)) if rate else 1
+    return 1 + math.ceil(math.log(2 / tolerance) / -math.log(rate)) if rate else 1
+
+
+def spread(product: Callable[[Tensor], Tensor], block: Tensor, alpha: float, tolerance: float = _TOLERANCE) -> Tensor:
+    r""":math:`\alpha (I - (1 - \alpha) S)^{-1} B` by Chebyshev's iteration, for a symmetric S of norm one.
+
+    Args:
+        product: what :math:`(1 - \alpha) S` makes of a block.
+        block: B, (n, c).
+        alpha: probability of return.
+        tolerance: error, relative to B.
+    """
+    radius, given = 1 - alpha, alpha * block
+    before, weight = given, 2.0
+    now = given + product(given)
+    for _ in range(_steps(alpha, tolerance)):
+        weight = 1 / (1 - radius**2 * weight / 4)
+        after = product(now).add_(given).mul_(weight).add_(before, alpha=1 - weight)
+        before, now = now, after
+    return now
+
+
+def columns_together(n: int, device: str) -> int:
+    """How many columns of n numbers are solved for at a time."""
+    return max(1, (_BLOCK if device == "cpu" else _BLOCK_ON_GPU) // max(n, 1))
 
 
 def _exact(matrix: sp.csr_array, alpha: float, k: int, device: str) -> sp.csr_array:
     """Solves for a block of columns at a time; the matrix is symmetric, so they are rows."""
     n, radius = matrix.shape[0], 1 - alpha
     product = SparseMatrix(matrix * np.float32(radius), device, symmetric=True, learnt=False)
-    width = max(1, (_BLOCK if device == "cpu" else _BLOCK_ON_GPU) // max(n, 1))
+    width = columns_together(n, device)
     values, columns = [], []
     for first in range(0, n, width):
         nodes = torch.arange(first, min(first + width, n), device=device)
-        diagonal = (nodes, nodes - first)
-        before = torch.zeros(n, len(nodes), device=device)
-        before[diagonal] = alpha
-        now, weight = before + product @ before, 2.0
-        for _ in range(_steps(alpha)):
-            weight = 1 / (1 - radius**2 * weight / 4)
-            after = (product @ now).mul_(weight).add_(before, alpha=1 - weight)
-            after[diagonal] += weight * alpha
-            before, now = now, after
-        top = now.T.contiguous().topk(k, dim=1)
+        block = torch.zeros(n, len(nodes), device=device)
+        block[nodes, nodes - first] = 1.0
+        top = spread(product.__matmul__, block, alpha).T.contiguous().topk(k, dim=1)
         values.append(top.values.cpu())
         columns.append(top.indices.cpu())
     data, indices = torch.cat(values).numpy().ravel(), torch.cat(columns).numpy().ravel()

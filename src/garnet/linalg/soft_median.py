@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,15 +35,30 @@ class Neighborhoods:
         filled = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
         columns, weights = np.zeros(filled.shape, dtype=np.int64), np.zeros(filled.shape, dtype=np.float32)
         columns[filled], weights[filled] = matrix.indices, matrix.data
-        self.columns, self.weights = torch.from_numpy(columns).to(device), torch.from_numpy(weights).to(device)
-        self._sums = self.weights.sum(dim=1, keepdim=True)
-        # A row without entries has a mean of zero, whatever its shares are.
-        self._logs = torch.where(self._sums > 0, self.weights.log(), 0.0)
+        self._weigh(torch.from_numpy(columns).to(device), torch.from_numpy(weights).to(device))
         numbered = sp.csr_array((np.flatnonzero(filled), matrix.indices, matrix.indptr), shape=matrix.shape)
         turned = sp.csr_array(numbered.T.tocsr())
         self._places = torch.from_numpy(turned.data.astype(np.int64)).to(device)
         starts, rows = (torch.from_numpy(one.astype(np.int64)).to(device) for one in (turned.indptr, turned.indices))
         self._turned = SparseRows(starts, rows, torch.zeros(0, device=device), n)
+
+    @classmethod
+    def weighing(cls, columns: Tensor, weights: Tensor) -> Self:
+        """Rows with entries (n, k) at columns (n, k); those of zero are none. Gradients flow to the entries."""
+        near = object.__new__(cls)
+        near._weigh(columns, weights)
+        n, k = columns.shape
+        flat = columns.flatten()
+        near._places = flat.argsort(stable=True)
+        starts = torch.searchsorted(flat.index_select(0, near._places), torch.arange(n + 1, device=flat.device))
+        near._turned = SparseRows(starts, near._places // k, weights.new_zeros(0), n)
+        return near
+
+    def _weigh(self, columns: Tensor, weights: Tensor) -> None:
+        self.columns, self.weights = columns, weights
+        self._sums = weights.detach().sum(dim=1, keepdim=True)
+        # A row without entries has a mean of zero, whatever its shares are.
+        self._logs = torch.where(self._sums > 0, weights.detach().log(), 0.0)
 
     def soft_median(self, hidden: Tensor, temperature: float) -> Tensor:
         r"""The soft median of the rows that each row of the matrix points to.
@@ -57,9 +72,10 @@ class Neighborhoods:
             temperature: T; the lower, the less a row counts that is far from the median.
 
         Returns:
-            (S, n, d); gradients flow through all of it, and through the entries that are medians.
+            (S, n, d); gradients flow through all of it, through the entries that are medians, and to the weights. Which
+            entries those are is taken as it is.
         """
-        return torch.stack([_soft_median(self, one, temperature) for one in hidden])
+        return torch.stack([_soft_median(self, self.weights, one, temperature) for one in hidden])
 
     def blocks(self, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Some rows of the matrix at a time, and (rows, k, d) what they point to."""
@@ -92,6 +108,8 @@ def median_places(values: Tensor, weights: Tensor) -> Tensor:
     # is ten times as fast as sorting places by numbers.
     bits = max(k - 1, 1).bit_length()
     keys = torch.empty(rows, d, k, dtype=torch.float64, device=values.device).copy_(values.transpose(1, 2))
+    if values.dtype == torch.float64:  # which is cut to what leaves room
+        keys.view(torch.int64).bitwise_and_(-1 << bits)
     keys.view(torch.int64).bitwise_or_(torch.arange(k, device=values.device))
     if values.device.type == "cpu":
         keys.numpy().sort(axis=2)
@@ -108,13 +126,13 @@ class _SoftMedian(torch.autograd.Function):
     """Forward and backward in blocks of rows; between them there are n numbers for each neighbour and dimension."""
 
     @staticmethod
-    def forward(ctx: Any, near: Neighborhoods, hidden: Tensor, temperature: float) -> Tensor:
+    def forward(ctx: Any, near: Neighborhoods, weights: Tensor, hidden: Tensor, temperature: float) -> Tensor:
         ctx.near, ctx.temperature = near, temperature
         means = torch.empty_like(hidden)
         picked = torch.empty(hidden.shape, dtype=torch.int64, device=hidden.device)
-        shares, distances = torch.empty_like(near.weights), torch.empty_like(near.weights)
+        shares, distances = torch.empty_like(weights), torch.empty_like(weights)
         for part, rows in near.blocks(hidden):
-            places = median_places(rows, near.weights[part])
+            places = median_places(rows, weights[part])
             picked[part] = near.columns[part].gather(1, places)
             median = rows.gather(1, places[:, None])
             distances[part] = (rows - median).norm(dim=2) / math.sqrt(hidden.shape[1])
@@ -125,14 +143,18 @@ class _SoftMedian(torch.autograd.Function):
         return means
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor, None]:
         near, (hidden, picked, shares, distances) = ctx.near, ctx.saved_tensors
+        to_weights = torch.empty_like(shares) if ctx.needs_input_grad[1] else None
         medians = hidden.gather(0, picked)
         to_medians, pulls = torch.empty_like(hidden), torch.empty_like(shares)
         for part, rows in near.blocks(hidden):
             inner = torch.bmm(rows, gradient[part][:, :, None])[:, :, 0]
             mean = (shares[part] * inner).sum(dim=1, keepdim=True) / near._sums[part].clamp_min(1e-30)
             to_logs = shares[part] * (inner - mean)
+            if to_weights is not None:
+                weights = near.weights[part]
+                to_weights[part] = torch.where(weights > 0, to_logs / weights + mean, 0.0)
             # Of a distance by the coordinates' difference; at the median itself it has none.
             scale = hidden.shape[1] * ctx.temperature * distances[part]
             pulls[part] = torch.where(scale > 0, -to_logs / scale, 0.0)
@@ -141,8 +163,8 @@ class _SoftMedian(torch.autograd.Function):
         result = near.turned(shares, gradient) - near.turned(pulls, medians)
         totals = torch.zeros_like(hidden[:, 0]).index_add_(0, near.columns.flatten(), pulls.flatten())
         result += totals[:, None] * hidden
-        return None, result.scatter_add_(0, picked, to_medians), None
+        return None, to_weights, result.scatter_add_(0, picked, to_medians), None
 
 
 # Torch leaves `apply` without types.
-_soft_median: Callable[[Neighborhoods, Tensor, float], Tensor] = _SoftMedian.apply
+_soft_median: Callable[[Neighborhoods, Tensor, Tensor, float], Tensor] = _SoftMedian.apply

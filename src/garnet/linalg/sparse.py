@@ -63,24 +63,44 @@ class SparseMatrix:
         device: where products are made.
         symmetric: whether it equals its transpose.
         learnt: whether gradients will flow through its products; without them no transpose is made.
+        dtype: of its entries, and of what it is multiplied with.
 
     Attributes:
         shape: rows and columns.
     """
 
     def __init__(
-        self, matrix: sp.csr_array, device: str = "cpu", *, symmetric: bool = False, learnt: bool = True
+        self,
+        matrix: sp.csr_array,
+        device: str = "cpu",
+        *,
+        symmetric: bool = False,
+        learnt: bool = True,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
-        self._rows = to_rows(matrix, device)
+        self._rows = to_rows(matrix, device, dtype)
         self._columns = self._rows
         # Where each entry of the transposed matrix stands in the matrix itself.
         self._places: Tensor | None = None
         if learnt and not symmetric:
             numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
             places = numbered.T.tocsr().data
-            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device)
+            self._columns = to_rows(sp.csr_array(matrix.T.tocsr()), device, dtype)
             self._places = torch.from_numpy(places.astype(np.int64)).to(device)
+
+    @classmethod
+    def differences(cls, edges: Tensor, n: int, dtype: torch.dtype = torch.float32) -> SparseMatrix:
+        """(m, n), the incidence matrix of edges (2, m): one at the first end of each, minus one at the second."""
+        count, device = edges.shape[1], edges.device
+        ends, signs = edges.T.flatten(), torch.tensor([1.0, -1.0], dtype=dtype, device=device).repeat(count)
+        order = ends.argsort(stable=True)
+        starts = torch.searchsorted(ends.index_select(0, order), torch.arange(n + 1, device=device))
+        matrix = object.__new__(cls)
+        matrix.shape, matrix._places = (count, n), None
+        matrix._rows = SparseRows(torch.arange(0, 2 * count + 1, 2, device=device), ends, signs, n)
+        matrix._columns = SparseRows(starts, order // 2, signs.index_select(0, order), count)
+        return matrix
 
     @property
     def values(self) -> Tensor:
@@ -100,7 +120,7 @@ class SparseMatrix:
 
     def dense(self) -> Tensor:
         """All entries, zeros too."""
-        whole = torch.zeros(self.shape, device=self.values.device)
+        whole = torch.zeros(self.shape, dtype=self.values.dtype, device=self.values.device)
         starts = self._rows.starts.long()
         rows = torch.repeat_interleave(torch.arange(self.shape[0], device=whole.device), starts.diff())
         whole[rows, self._rows.columns.long()] = self.values
@@ -142,13 +162,13 @@ class _Product(torch.autograd.Function):
 _product: Callable[[SparseRows, SparseRows, Tensor], Tensor] = _Product.apply
 
 
-def to_rows(matrix: sp.csr_array, device: str) -> SparseRows:
-    """The matrix on a device, in float32."""
+def to_rows(matrix: sp.csr_array, device: str, dtype: torch.dtype = torch.float32) -> SparseRows:
+    """The matrix on a device, in float32 or another precision."""
     integer = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
     return SparseRows(
         torch.from_numpy(matrix.indptr.astype(integer)).to(device),
         torch.from_numpy(matrix.indices.astype(integer)).to(device),
-        torch.from_numpy(matrix.data.astype(np.float32)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32 if dtype == torch.float32 else np.float64)).to(device, dtype),
         int(matrix.shape[1]),
     )
 
@@ -167,13 +187,14 @@ class WeightedMatrix:
 
     Attributes:
         shape: rows and columns.
+        starts: where the entries of each row begin, and the end.
         rows: row of each stored entry, in order.
         columns: column of each.
         values: the entries; gradients flow to what they were computed from.
     """
 
     def __init__(self, starts: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        self._starts, self.rows, self.columns, self.values = starts, rows, columns, values
+        self.starts, self.rows, self.columns, self.values = starts, rows, columns, values
         self.shape = (len(starts) - 1, len(starts) - 1)
 
     @classmethod
@@ -183,14 +204,19 @@ class WeightedMatrix:
         return cls._sorted(rows, columns, torch.cat([weights, weights]), n)
 
     @classmethod
-    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
-        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+    def looped(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        """A + I, of undirected edges (2, m) with weights (m,), no loops among them."""
         loops = torch.arange(n, device=edges.device)
         rows, columns = torch.cat([edges[0], edges[1], loops]), torch.cat([edges[1], edges[0], loops])
-        looped = cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
+        return cls._sorted(rows, columns, torch.cat([weights, weights, weights.new_ones(n)]), n)
+
+    @classmethod
+    def normalized(cls, edges: Tensor, weights: Tensor, n: int) -> WeightedMatrix:
+        r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of undirected edges (2, m) with weights (m,)."""
+        looped = cls.looped(edges, weights, n)
         rows, columns, values = looped.rows, looped.columns, looped.values
         root = torch.zeros(n, dtype=values.dtype, device=values.device).index_add(0, rows, values).rsqrt()
-        return cls(looped._starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
+        return cls(looped.starts, rows, columns, root.index_select(0, rows) * values * root.index_select(0, columns))
 
     @classmethod
     def _sorted(cls, rows: Tensor, columns: Tensor, values: Tensor, n: int) -> WeightedMatrix:
@@ -266,4 +292,4 @@ _weighted_product: Callable[[WeightedMatrix, Tensor, Tensor], Tensor] = _Weighte
 
 
 def _compressed(matrix: WeightedMatrix, values: Tensor, width: int) -> SparseRows:
-    return SparseRows(matrix._starts, matrix.columns, values.detach(), width)
+    return SparseRows(matrix.starts, matrix.columns, values.detach(), width)

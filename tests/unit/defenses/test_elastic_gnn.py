@@ -6,6 +6,7 @@ import torch
 from scipy.optimize import lsq_linear, minimize
 
 from garnet import as_graph
+from garnet.backbones.base import Features
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Purified
 from garnet.defenses.elastic_gnn import ElasticGNN
@@ -207,3 +208,24 @@ def test_what_no_smoothing_allows_is_refused(graph, wrong, said):
     with pytest.raises(ParameterError) as raised:
         ElasticGNN(**wrong).fit(split)
     assert str(raised.value) == said
+
+
+@pytest.mark.parametrize("lambda2", [0.0, 2.0])
+@pytest.mark.parametrize("norm", NORMS)
+def test_weights_apart_from_the_incidence_say_the_same_and_have_slopes_at_zero(graph, norm, lambda2):
+    model = ElasticGNN(lambda1=0.3, lambda2=lambda2, norm=norm, hidden=8)
+    parameters, inputs = parameters_of(model), model.prepare(graph, "cpu")
+    edges = torch.cat([torch.from_numpy(graph.edges), torch.tensor([[23], [0]])], dim=1)
+    weights = torch.cat([torch.from_numpy(graph.weights), torch.zeros(1)]).requires_grad_()
+    found = model.logits(parameters, inputs.with_edges(edges, weights), None)
+    torch.testing.assert_close(found, model.logits(parameters, inputs, None), rtol=1e-4, atol=1e-5)
+    parameters = {name: value.double() for name, value in parameters.items()}
+    inputs = replace(inputs, features=Features(torch.from_numpy(graph.features).double()))
+    weights = weights.detach().double().requires_grad_()
+    now = model.logits(parameters, inputs.with_edges(edges, weights), None).square().sum()
+    (gradient,) = torch.autograd.grad(now, weights)
+    with torch.no_grad():
+        weights[-1] = 1e-8
+        ahead = model.logits(parameters, inputs.with_edges(edges, weights), None).square().sum()
+    assert torch.isfinite(gradient).all()
+    assert float(gradient[-1]) == pytest.approx(float(ahead - now.detach()) / 1e-8, rel=1e-3)

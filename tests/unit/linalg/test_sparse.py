@@ -85,3 +85,23 @@ def test_a_symmetric_matrix_has_no_products_for_each_seed():
     matrix = SparseMatrix(sp.csr_array(np.eye(3)), symmetric=True)
     with pytest.raises(TypeError, match="symmetric"):
         matrix.each(torch.ones(2, 3), torch.ones(2, 3, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_differences_of_the_ends_of_edges(dtype):
+    edges = torch.tensor([[4, 0, 2, 1], [1, 3, 0, 2]])
+    matrix = SparseMatrix.differences(edges, 6, dtype)
+    assert matrix.shape == (4, 6)
+    block = torch.randn(6, 3, dtype=dtype, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    pull = torch.randn(4, 3, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    value, gradient = value_and_gradient(matrix.__matmul__, block, pull)
+    torch.testing.assert_close(value, (block[edges[0]] - block[edges[1]]).detach())
+    torch.testing.assert_close(gradient, matrix.dense().T @ pull)
+    torch.testing.assert_close(matrix.transposed() @ pull, gradient)
+    assert not (SparseMatrix.differences(edges[:, :0], 6).transposed() @ torch.ones(0, 2)).any()
+
+
+def test_double_precision():
+    matrix = sp.csr_array(np.array([[0, 1 / 3], [2.0, 0]]))
+    product = SparseMatrix(matrix, dtype=torch.float64) @ torch.ones(2, 1, dtype=torch.float64)
+    assert product[0, 0] == 1 / 3
