@@ -56,7 +56,7 @@ class LowBlow(Attack):
             raise ParameterError(
                 f"The 'rank' parameter of LowBlow must be below {n}, the node count. Got {self.rank} instead."
             )
-        aim = aim_of(task, LinearGCN(), self.variant, 0.0, self.device)
+        aim = aim_of(task, LinearGCN(), self.variant, self.device)
         graph, wide = MutableGraph(task.graph.adjacency, loops=False), min(self.rank + _SPARE, n - 1)
         spectrum = choose_solver(n)(
             task.graph.adjacency.astype(np.float64), wide, end="magnitude", seed=task.seed, device=self.device

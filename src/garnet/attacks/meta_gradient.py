@@ -1,9 +1,9 @@
 r"""How a loss after training depends on the edges: gradients through the training itself.
 
-The linear surrogate :math:`Z = \hat A^2 X W_1 W_2` is trained by gradient descent with momentum. Training sees of the
-graph only the rows :math:`M = (\hat A^2 X)_T` of the labelled nodes T, and :math:`W_1` stays in
-:math:`W_1^{(0)} + M^\top C`. All steps are therefore taken, and retraced, in the space of the labelled nodes, with the
-kernel :math:`K = M M^\top`; nothing in them is as large as the graph.
+The linear surrogate :math:`Z = \hat A^2 X W_1 W_2`, or :math:`Z = \hat A^2 X W_1` where it is a single map, is trained
+by gradient descent with momentum. Training sees of the graph only the rows :math:`M = (\hat A^2 X)_T` of the labelled
+nodes T, and :math:`W_1` stays in :math:`W_1^{(0)} + M^\top C`. All steps are therefore taken, and retraced, in the
+space of the labelled nodes, with the kernel :math:`K = M M^\top`; nothing in them is as large as the graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,10 +26,14 @@ from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.pair_scores import DIVERGED, PairGradient
 from garnet.backbones.base import Backbone, Features, glorot
 from garnet.errors import AttackError, ParameterError
+from garnet.graph.graph import as_graph
 from garnet.linalg.sparse import SparseMatrix
+from garnet.purify.features import unit_rows
 from garnet.training.supervision import require_trainable
 
 T = TypeVar("T")
+
+Loss = Literal["tanh-margin", "cross-entropy"]
 
 # A sum over training steps is held in at most so many directions, without those weaker than a share of the strongest.
 _DIRECTIONS, _NEGLIGIBLE = 64, 1e-6
@@ -44,9 +48,11 @@ class Aim:
         train: (m,) labelled nodes.
         target: (m,) their classes.
         labels: (n,) classes that the attacker believes in.
-        share: (n,) weight of each node in the attacker's loss, a cross-entropy.
+        share: (n,) weight of each node in the attacker's loss.
         classes: number of classes.
-        given_up: a node whose class has at most this probability is lost already and counts no more.
+        loss: of a node; `cross-entropy`, or `tanh-margin`, minus the tanh of how far the logit of its class is ahead.
+        sharpness: what the margin is multiplied by before the tanh.
+        given_up: of the cross-entropy, a node whose class has at most this probability is lost and counts no more.
         replays: what a GPU has recorded.
     """
 
@@ -56,6 +62,8 @@ class Aim:
     labels: Tensor
     share: Tensor
     classes: int
+    loss: Loss = "cross-entropy"
+    sharpness: float = 1.0
     given_up: float = 0.0
     replays: dict[Any, Any] = field(default_factory=dict)
 
@@ -86,15 +94,26 @@ class Aim:
         """Gradient of the attacker's loss by the logits, (n, ..., classes)."""
         shape = (len(logits), *[1] * (logits.ndim - 2), self.classes)
         wanted = one_hot(self.labels, self.classes).to(logits.dtype).view(shape)
+        slope = self._margin_slope if self.loss == "tanh-margin" else self._entropy_slope
+        return self.share.view(-1, *[1] * (logits.ndim - 1)) * slope(logits, wanted)
+
+    def _entropy_slope(self, logits: Tensor, wanted: Tensor) -> Tensor:
         chance = logits.softmax(dim=-1)
         open_still = (chance * wanted).sum(dim=-1, keepdim=True) > self.given_up
-        return self.share.view(-1, *[1] * (logits.ndim - 1)) * (chance - wanted) * open_still
+        return (chance - wanted) * open_still
+
+    def _margin_slope(self, logits: Tensor, wanted: Tensor) -> Tensor:
+        own = (logits * wanted).sum(dim=-1, keepdim=True)
+        best, rival = logits.masked_fill(wanted > 0, -torch.inf).max(dim=-1, keepdim=True)
+        bend = self.sharpness * (1 - torch.tanh(self.sharpness * (own - best)).square())
+        return bend * (torch.zeros_like(logits).scatter(-1, rival, 1.0) - wanted)
 
 
-def aim_of(task: Task, backbone: Backbone[Any], variant: str, given_up: float, device: str) -> Aim:
+def aim_of(task: Task, backbone: Backbone[Any], variant: str, device: str, *, unit: bool = False) -> Aim:
     """What the attacker of a task wants: nodes without a label wrong (`self`), those with one (`train`), or `both`.
 
-    Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph.
+    Labels that are not known are those that the victim, or else a surrogate, predicts on the clean graph. With `unit`
+    the features of each node are scaled to length one.
     """
     split, labels, classes = require_trainable(task.graph)
     believed = (task.victim or fitted(task, backbone, device)).predictions().copy()
@@ -106,14 +125,14 @@ def aim_of(task: Task, backbone: Backbone[Any], variant: str, given_up: float, d
     weight = {"self": 0.0, "train": 1.0, "both": 0.5}[variant]
     share = np.where(taught, weight / taught.sum(), (1 - weight) / max(1, (~taught).sum()))
     train = torch.from_numpy(split.train).to(device)
+    graph = as_graph(task.graph, features=unit_rows(task.graph.features)) if unit else task.graph
     return Aim(
-        Features.of(task.graph, device),
+        Features.of(graph, device),
         train,
         torch.from_numpy(labels).to(device)[train],
         torch.from_numpy(believed).to(device),
         torch.from_numpy(share.astype(np.float32)).to(device),
         classes,
-        given_up,
     )
 
 
@@ -125,13 +144,18 @@ class Descent:
         steps: of gradient descent.
         lr: step size.
         momentum: of the steps.
-        hidden: width of the surrogate.
+        hidden: width of the surrogate; None if it is a single map.
     """
 
     steps: int = 100
     lr: float = 0.1
     momentum: float = 0.9
-    hidden: int = 16
+    hidden: int | None = 16
+
+    @property
+    def second_lr(self) -> float:
+        """Step size of W_2, which is the identity, and stays it, where the surrogate is a single map."""
+        return 0.0 if self.hidden is None else self.lr
 
 
 class Operator(Protocol):
@@ -189,8 +213,12 @@ class Course:
     def __init__(self, matrix: Operator, seen: Tensor, aim: Aim, descent: Descent, generator: torch.Generator) -> None:
         self.matrix, self.seen, self.aim, self.descent = matrix, seen, aim, descent
         self.kernel = seen @ seen.T
-        self.first = glorot(seen.shape[1], descent.hidden, generator)
-        self.second = glorot(descent.hidden, aim.classes, generator)
+        self.first = glorot(seen.shape[1], descent.hidden or aim.classes, generator)
+        self.second = (
+            torch.eye(aim.classes, device=seen.device)
+            if descent.hidden is None
+            else glorot(descent.hidden, aim.classes, generator)
+        )
         self.steps = aim.recorded(_descend, descent)(self.kernel, seen @ self.first, self.second, aim.wanted)
 
     def maps(self) -> Tensor:
@@ -239,7 +267,7 @@ def _descend(descent: Descent, kernel: Tensor, begin: Tensor, second: Tensor, wa
         speed = torch.add(error @ second.T, speed, alpha=descent.momentum)
         turn = torch.addmm(turn, hidden.T, error, beta=descent.momentum)
         place = torch.sub(place, speed, alpha=descent.lr)
-        second = torch.sub(second, turn, alpha=descent.lr)
+        second = torch.sub(second, turn, alpha=descent.second_lr)
         for those, one in zip(kept, (place, second, hidden, chance), strict=True):
             those.append(one)
     return tuple(torch.stack(those) for those in kept)
@@ -254,7 +282,7 @@ def _ascend(
     collected = []
     for second, hidden, chance in zip(seconds[:-1].flip(0), hiddens.flip(0), chances.flip(0), strict=True):
         by_speed = torch.sub(descent.momentum * by_speed, by_place, alpha=descent.lr)
-        by_turn = torch.sub(descent.momentum * by_turn, by_second, alpha=descent.lr)
+        by_turn = torch.sub(descent.momentum * by_turn, by_second, alpha=descent.second_lr)
         error = (chance - wanted) / len(wanted)
         by_error = torch.addmm(hidden @ by_turn, by_speed, second)
         by_logits = chance * (by_error - (by_error * chance).sum(dim=1, keepdim=True)) / len(wanted)

@@ -14,6 +14,7 @@ from garnet.attacks.degree_test import DegreeTest
 from garnet.attacks.greedy import GreedyFlips
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, first_order_gradient, linear_meta_gradient
 from garnet.attacks.metattack import Metattack
+from garnet.attacks.models import margins
 from garnet.attacks.mutable_graph import MutableGraph
 from garnet.attacks.random import Random
 from garnet.attacks.unrolled import unrolled_meta_gradient
@@ -27,6 +28,7 @@ from garnet.linalg.sparse import SparseMatrix
 from garnet.training.loop import Training, train
 
 DESCENT = Descent(steps=25, hidden=5)
+ONE_MAP = Descent(steps=25, hidden=None)
 
 
 def problem(seed, *, sparse=True, weighted=False, n=36, d=11, classes=3):
@@ -40,6 +42,13 @@ def problem(seed, *, sparse=True, weighted=False, n=36, d=11, classes=3):
     held = Features(SparseMatrix(sp.csr_array(features)) if sparse else torch.from_numpy(features))
     aim = Aim(held, train_nodes, labels[train_nodes], labels, share, classes)
     return upper + upper.T, torch.from_numpy(features).double(), aim
+
+
+def harm_of(logits, aim):
+    """The attacker's loss."""
+    if aim.loss == "cross-entropy":
+        return (aim.share * cross_entropy(logits, aim.labels, reduction="none")).sum()
+    return -(aim.share * torch.tanh(aim.sharpness * margins(logits, aim.labels))).sum()
 
 
 def dense_scores(adjacency, features, aim, model, first_order=False):
@@ -58,16 +67,19 @@ def dense_scores(adjacency, features, aim, model, first_order=False):
         if first_order:
             parameters = [one.detach().requires_grad_() for one in parameters]
             held = [one.detach() for one in parameters]
-            harm = harm + (aim.share * cross_entropy(logits(held), aim.labels, reduction="none")).sum()
+            harm = harm + harm_of(logits(held), aim)
     if not first_order:
-        harm = (aim.share * cross_entropy(logits(parameters), aim.labels, reduction="none")).sum()
+        harm = harm_of(logits(parameters), aim)
     (gradient,) = torch.autograd.grad(harm, weights)
     return (gradient + gradient.T).triu(1)
 
 
-def linear(seed, classes=3):
+def linear(seed, classes=3, hidden=DESCENT.hidden):
     def model(convolution, features):
         generator = torch.Generator().manual_seed(seed)
+        if hidden is None:
+            weight = glorot(features.shape[1], classes, generator).double().requires_grad_()
+            return [weight], lambda weights: convolution @ (convolution @ (features @ weights[0]))
         parameters = [
             glorot(features.shape[1], DESCENT.hidden, generator).double().requires_grad_(),
             glorot(DESCENT.hidden, classes, generator).double().requires_grad_(),
@@ -116,11 +128,26 @@ def test_linear_meta_gradient_is_that_of_dense_differentiation(seed, sparse):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_first_order_gradient_is_that_of_dense_differentiation(seed):
+@pytest.mark.parametrize("descent", [DESCENT, ONE_MAP])
+@pytest.mark.parametrize("first_order", [False, True])
+def test_gradient_of_a_margin_is_that_of_dense_differentiation(seed, descent, first_order):
+    adjacency, features, aim = problem(seed, weighted=seed == 1)
+    aim = replace(aim, loss="tanh-margin", sharpness=0.7)
+    graph = MutableGraph(sp.csr_array(adjacency), loops=True)
+    gradient = first_order_gradient if first_order else linear_meta_gradient
+    found = gradient(graph, aim, descent, torch.Generator().manual_seed(seed))
+    expected = dense_scores(adjacency, features, aim, linear(seed, hidden=descent.hidden), first_order)
+    assert close(assembled(found, graph), expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("descent", [DESCENT, ONE_MAP])
+def test_first_order_gradient_is_that_of_dense_differentiation(seed, descent):
     adjacency, features, aim = problem(seed)
     graph = MutableGraph(sp.csr_array(adjacency), loops=True)
-    found = first_order_gradient(graph, aim, DESCENT, torch.Generator().manual_seed(seed))
-    assert close(assembled(found, graph), dense_scores(adjacency, features, aim, linear(seed), first_order=True))
+    found = first_order_gradient(graph, aim, descent, torch.Generator().manual_seed(seed))
+    model = linear(seed, hidden=descent.hidden)
+    assert close(assembled(found, graph), dense_scores(adjacency, features, aim, model, first_order=True))
 
 
 @pytest.mark.parametrize("backbone", [GCN(hidden=5), GPRGNN(hidden=5, hops=3)])
@@ -191,7 +218,10 @@ def accuracy(graph):
     return np.mean([one.accuracy() for one in models])
 
 
-@pytest.mark.parametrize("parameters", [{}, {"given_up": 0.0}, {"surrogate": GCN(hidden=16), "steps": 30}])
+PAPER = {"loss": "cross-entropy", "given_up": 0.0, "unit_rows": False, "hidden": 16, "steps": 100}
+
+
+@pytest.mark.parametrize("parameters", [{}, PAPER, {"approx": True}, {"surrogate": GCN(hidden=16)}])
 def test_it_hurts_more_than_chance(community, parameters):
     attack = Metattack(**parameters)(community, budget="20%")
     chance = Random()(community, budget="20%")
@@ -200,7 +230,7 @@ def test_it_hurts_more_than_chance(community, parameters):
 
 def test_variants_have_their_own_aim(community):
     task = Task(community, 1, None, np.zeros(0, dtype=np.int64), None, 0)
-    shares = {variant: aim_of(task, LinearGCN(), variant, 0.0, "cpu").share for variant in ("self", "train", "both")}
+    shares = {variant: aim_of(task, LinearGCN(), variant, "cpu").share for variant in ("self", "train", "both")}
     taught = torch.zeros(community.num_nodes, dtype=torch.bool)
     taught[community.split.train] = True
     assert not shares["self"][taught].any()
@@ -222,6 +252,23 @@ def test_nodes_that_are_lost_count_no_more():
     logits.requires_grad_()
     (aim.share * cross_entropy(logits, aim.labels, reduction="none")).sum().backward()
     torch.testing.assert_close(aim.loss_slope(logits.detach()), logits.grad)
+
+
+@pytest.mark.parametrize("steps", [None, 4])
+def test_the_slope_of_a_margin_is_that_of_automatic_differentiation(steps):
+    aim = replace(problem(2)[2], loss="tanh-margin", sharpness=0.3)
+    shape = (len(aim.labels), *([steps] if steps else []), 3)
+    logits = (4 * torch.randn(shape, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    each = logits.unbind(1) if steps else [logits]
+    sum(harm_of(one, aim) for one in each).backward()
+    torch.testing.assert_close(aim.loss_slope(logits.detach()), logits.grad)
+
+
+def test_the_scale_of_the_features_does_not_matter(community):
+    victim = train(GCN(), community, training=Training(epochs=30, lr=0.01))[0]
+    larger = as_graph(community, features=community.features * np.float32(1024))
+    first, second = (Metattack()(graph, budget="5 edges", victim=victim) for graph in (community, larger))
+    np.testing.assert_array_equal(first.edges, second.edges)
 
 
 def test_no_node_loses_its_last_edge(community):
@@ -253,7 +300,7 @@ def test_stopped_it_goes_on_to_the_same_end(community):
 def test_a_victim_says_what_the_attacker_believes(community):
     victim = train(GCN(), community, training=Training(epochs=30, lr=0.01))[0]
     task = Task(community, 1, None, np.zeros(0, dtype=np.int64), victim, 0)
-    believed = aim_of(task, LinearGCN(), "self", 0.0, "cpu").labels.numpy()
+    believed = aim_of(task, LinearGCN(), "self", "cpu").labels.numpy()
     unlabelled = np.setdiff1d(np.arange(community.num_nodes), community.split.train)
     np.testing.assert_array_equal(believed[unlabelled], victim.predictions()[unlabelled])
     np.testing.assert_array_equal(believed[community.split.train], community.labels[community.split.train])
@@ -266,6 +313,11 @@ def test_a_victim_says_what_the_attacker_believes(community):
     ("parameters", "message"),
     [
         ({"variant": "other"}, "'variant' parameter of Metattack must be one of 'self', 'train', 'both'. Got 'other'"),
+        (
+            {"loss": "margin"},
+            "'loss' parameter of Metattack must be one of 'tanh-margin', 'cross-entropy'. Got 'margin'",
+        ),
+        ({"sharpness": 0.0}, "'sharpness' parameter of Metattack must be a positive number"),
         ({"steps": 0}, "'steps' parameter of Metattack must be an integer >= 1. Got 0 instead"),
         ({"momentum": 1.0}, "'momentum' parameter of Metattack must be at least 0 and below 1"),
         ({"surrogate": "gnn"}, "'surrogate' parameter of Metattack must be a backbone, or the name of one: "),
@@ -290,4 +342,4 @@ def test_a_graph_without_labels_is_refused(community):
 def test_training_that_diverges_is_said_so(community, approx):
     features = community.features * np.float32(1e20)
     with pytest.raises(AttackError, match="the surrogate's training diverged; scale the features down"):
-        Metattack(approx=approx)(as_graph(community, features=features), budget="1 edges")
+        Metattack(approx=approx, unit_rows=False)(as_graph(community, features=features), budget="1 edges")
