@@ -118,7 +118,10 @@ class _Block:
         drawn = self.pairs.draw(max(self.attack.block_size - guided, 1), self.generator, 1)
         joined = torch.unique(torch.cat([drawn, self._guided(oracle, logits, guided)]))
         joined = joined[~torch.isin(joined, self.pairs.taken)]
-        return joined[~torch.isin(joined, own)] if kind == "additions" else torch.unique(torch.cat([own, joined]))
+        if kind == "additions":
+            return joined[~torch.isin(joined, own)]
+        both: Tensor = torch.unique(torch.cat([own, joined]))
+        return both
 
     def _own(self) -> Tensor:
         edges, targets = self.task.graph.edges, self.pairs.targets

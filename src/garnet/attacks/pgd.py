@@ -57,7 +57,7 @@ class PGD(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        yield from _climbed(self, task, _all_pairs(self, task))
+        yield from _climbed(self, task, _all_pairs(self, task, _model(self, task)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +91,8 @@ class MinMax(Attack):
     device: Device = "cpu"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        ascent = _all_pairs(self, task)
-        learner = Learner(ascent.problem.model, task.graph, self.inner_lr)
+        model = _model(self, task)
+        ascent, learner = _all_pairs(self, task, model), Learner(model, task.graph, self.inner_lr)
 
         def learn(step: int) -> None:
             edges, weights = ascent.problem.weighted(ascent.numbers, ascent.p)
@@ -129,15 +129,20 @@ class Learner:
         self._optimizer.step()
 
 
-def _all_pairs(attack: PGD | MinMax, task: Task) -> ProjectedAscent:
-    """The ascent of an attack before its first step, with every pair in its block."""
+def _model(attack: PGD | MinMax, task: Task) -> EdgeModel:
+    """The model to be fooled, if the graph is small enough."""
     n = task.graph.num_nodes
     if n > MOST_NODES:
         raise GraphError(
             f"The attack {attack.name} looks at all pairs of nodes, for graphs of at most {MOST_NODES} nodes. Got {n}; "
             "use prbcd, which looks at a block of them at a time."
         )
-    model = edge_model(task, attack.surrogate, attack.device)
+    return edge_model(task, attack.surrogate, attack.device)
+
+
+def _all_pairs(attack: PGD | MinMax, task: Task, model: EdgeModel) -> ProjectedAscent:
+    """The ascent of an attack before its first step, with every pair in its block."""
+    n = task.graph.num_nodes
     pairs = Candidates(n, task.targets, torch.zeros(0, dtype=torch.int64, device=attack.device))
     problem = Relaxation.of(task, model, attack.loss, attack.labels, task.targets)
     return ProjectedAscent(problem, task.budget, pairs.all())

@@ -177,9 +177,10 @@ class Committee(Defense):
                 continue
             with suppress(GarnetError):
                 view: Relaxed = as_it_is
-                if purifier is not None:
-                    shared = spied is not None and purifier == GARNET()
-                    view = spied if shared else purifier.relaxed(graph, device=self.device, turn=turn)
+                if purifier is not None and spied is not None and purifier == GARNET():
+                    view = spied
+                elif purifier is not None:
+                    view = purifier.relaxed(graph, device=self.device, turn=turn)
                 stacked = {name: value[None].to(self.device) for name, value in own.items()}
                 views[i] = view, EdgeModel(self.backbone, stacked, inputs, graph.num_nodes, self.device)
         if not views:

@@ -98,5 +98,5 @@ class RelaxedCommittee:
         suspect = torch.cat([chance, chance.new_zeros(len(weights) - len(chance))]) * weights
         both = torch.stack([suspect, weights])
         sums = torch.zeros(2, self.nodes, dtype=weights.dtype, device=weights.device)
-        doubted, read = sums.index_add(1, edges[0], both).index_add(1, edges[1], both)
-        return doubted / read.clamp_min(_NEXT_TO_NOTHING)
+        sums = sums.index_add(1, edges[0], both).index_add(1, edges[1], both)
+        return sums[0] / sums[1].clamp_min(_NEXT_TO_NOTHING)

@@ -64,8 +64,8 @@ class RelaxedGarnet:
         stays = pruned.choice.stays(near, measured)
         weight = torch.where(stays, measured.weight.clamp_min(pruned.choice.floor), 0.0)
         if pruned.learnt is not None:
-            trust = torch.where(given & (measured.support >= LEAST_TRUST), measured.support, 0.0)
-            kept = own * (trust if settings.weight == "trust" else (trust > 0).float())
+            left = torch.where(given & (measured.support >= LEAST_TRUST), measured.support, 0.0)
+            kept = own * (left if settings.weight == "trust" else (left > 0).float())
         else:
             # What is near stays near, whether the graph has it or not.
             kept = torch.where(given & ~(near & (measured.score >= pruned.choice.threshold)), weight, 0.0)
