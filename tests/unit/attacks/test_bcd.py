@@ -17,7 +17,7 @@ from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.models import EdgeModel, attack_loss
 from garnet.attacks.random import Random
 from garnet.attacks.relaxation import numbered_pairs, pair_numbers, projected
-from garnet.backbones import GCN, GPRGNN, H2GCN, MLP, LinearGCN, TorchModule
+from garnet.backbones import GCN, GPRGNN, MLP, LinearGCN, TorchModule
 from garnet.datasets import contextual_block_model, random_split
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.budget import Budget
@@ -274,7 +274,7 @@ class TestBoth:
         assert made.num_changes <= 50
 
     def test_a_victim_without_edges_in_it_is_refused(self, attack, graph):
-        for backbone in (MLP(), H2GCN(), TorchModule(lambda f, c: models.GraphSAGE(f, 4, 2, c))):
+        for backbone in (MLP(), TorchModule(lambda f, c: models.GraphSAGE(f, 4, 2, c))):
             with pytest.raises(ParameterError, match=r"No gradient of \w+ reaches the edges here"):
                 attack(graph, budget="5 edges", victim=trained(backbone, graph, epochs=2))
 
