@@ -75,18 +75,22 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
         split = {} if graph.split is None else {"split": graph.split.fingerprint}
         known["fingerprints"] = {"graph": graph.fingerprint, **split}
         values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, device, progress))
-    except GarnetError as error:
-        reason = str(error)
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        reason = f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
     except Exception as error:  # a cell must not end the study, whatever is wrong with it
-        reason = f"internal error: {type(error).__name__}: {error}"
+        return failed(cell, why_failed(error), time.perf_counter() - start, **known)
     else:
         mean, sd = spread(values.get("accuracy", []))
         known |= {"values": {name: _finite(value) for name, value in values.items()}, "mean": mean, "sd": sd}
         seconds = seconds_of(stages) | {"total": time.perf_counter() - start}
         return _record(cell, seconds, status="done", **known)
-    return failed(cell, reason, time.perf_counter() - start, **known)
+
+
+def why_failed(error: Exception) -> str:
+    """What stopped a measurement, in a sentence."""
+    if isinstance(error, GarnetError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 def failed(cell: Cell, reason: str, seconds: float, **known: Any) -> Record:
