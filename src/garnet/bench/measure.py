@@ -125,6 +125,13 @@ def effective_parameters(value: Any) -> Any:
     }
 
 
+def of_the_method(parameters: Any) -> Any:
+    """The parameters but for those that say where it ran, which older records have beside them."""
+    if not isinstance(parameters, dict):
+        return parameters
+    return {name: of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
+
+
 def is_outdated(record: Record, cell: Cell, device: str) -> bool:
     """Whether a record was made with other parameters than the cell has today, because a default has changed.
 
@@ -136,7 +143,7 @@ def is_outdated(record: Record, cell: Cell, device: str) -> bool:
         today = json.loads(json.dumps(effective_parameters(build(cell, device))))
     except GarnetError:
         return False
-    return not _has(today, _of_the_method(record.parameters))
+    return not _has(today, of_the_method(record.parameters))
 
 
 def accuracy(trial: Trial) -> Measured:
@@ -217,13 +224,6 @@ def _within_two_hops(graph: Graph, nodes: NDArray[np.int64]) -> sp.csr_array:
 def _mean_ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float | None:
     defined = whole > 0
     return float((part[defined] / whole[defined]).mean()) if defined.any() else None
-
-
-def _of_the_method(parameters: Any) -> Any:
-    """The parameters but for those that say where it ran, which older records have beside them."""
-    if not isinstance(parameters, dict):
-        return parameters
-    return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
 
 
 def _has(today: Any, before: Any) -> bool:
