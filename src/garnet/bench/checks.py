@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Literal
 
 from garnet.bench.opponents import CONTROL, THREATS
@@ -13,8 +14,12 @@ from garnet.bench.outcomes import Battery, Outcome, lowest
 
 LEAST_NOISE = 1.0
 """Points that two accuracies may differ by and count as the same, however little their seeds do."""
-LEAST_NODES = 2
-"""Test nodes by which they may, which is more on a small graph."""
+LEAST_NODES = 5
+"""Test nodes by which they may, which is more on a small graph: about as many change sides when nothing else does."""
+TIES = 2
+"""Test nodes that another order of a sum may decide otherwise."""
+ERRORS = 3.0
+"""Standard errors by which they may; a battery compares dozens of pairs, and a masked gradient costs tens of points."""
 WIDEST = 5.0
 """Standard deviation over the seeds, in points, beyond which a worst case is a matter of luck."""
 
@@ -81,13 +86,16 @@ def checks(battery: Battery) -> tuple[Check, ...]:
 
 
 def noise(battery: Battery, *outcomes: Outcome) -> float:
-    """Points by which accuracies may differ and count as the same: two standard errors, and a little at least.
+    """Points by which accuracies may differ and count as the same: a few standard errors, and a little at least.
 
+    Two or three seeds may agree by luck, so no outcome is taken to vary less than half of the battery does.
     One seed says nothing of its error; that of as many draws as there are test nodes stands in for it.
     """
-    drawn = (one.mean * (100 - one.mean) / battery.test_nodes if one.sd is None else one.sd**2 for one in outcomes)
-    errors = (variance / len(one.accuracies) for variance, one in zip(drawn, outcomes, strict=True))
-    return max(LEAST_NOISE, 100 * LEAST_NODES / battery.test_nodes, 2 * math.sqrt(sum(errors)))
+    known = [one.sd**2 for one in (battery.clean, *battery.outcomes) if one.sd is not None]
+    usual = median(known) if known else 0.0
+    drawn = [one.mean * (100 - one.mean) / battery.test_nodes if one.sd is None else one.sd**2 for one in outcomes]
+    errors = [max(own, usual) / len(one.accuracies) for own, one in zip(drawn, outcomes, strict=True)]
+    return max(LEAST_NOISE, 100 * LEAST_NODES / battery.test_nodes, ERRORS * math.sqrt(sum(errors)))
 
 
 # What a look yields: whether it holds, and what was seen; nothing at all says that there was nothing to look at.
@@ -169,8 +177,7 @@ def _seeds_agree(battery: Battery) -> Iterator[tuple[bool, str]]:
 def _says_it_twice(battery: Battery) -> Iterator[tuple[bool, str]]:
     """Asked again of the graph that it was trained on, a model must say what it said."""
     for first, again in zip(battery.clean.accuracies, battery.clean_evasion.accuracies, strict=False):
-        # A node may be a tie, which another order of a sum decides.
-        holds = abs(first - again) <= 100 * LEAST_NODES / battery.test_nodes
+        holds = abs(first - again) <= 100 * TIES / battery.test_nodes
         yield holds, f"{first:.1f} % when it was trained, {again:.1f} % when asked again"
 
 
