@@ -13,7 +13,7 @@ from pathlib import Path
 from garnet.bench.cell import is_own_attack, threat
 from garnet.bench.outcomes import Battery, Outcome, batteries, lowest
 from garnet.bench.record import Record, latest, read_records
-from garnet.bench.stress import Stress
+from garnet.bench.verdict import Stress
 from garnet.errors import GarnetError
 from tools.markdown import NONE, table
 

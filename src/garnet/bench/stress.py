@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from garnet.attacks.base import Attack
 from garnet.bench.attempt import Attempt, Case, clean_facts, measure_attempt, measure_clean
 from garnet.bench.cell import key_of
-from garnet.bench.checks import Check, checks
-from garnet.bench.opponents import THREATS, Opponent, Threat, opponents
-from garnet.bench.outcomes import Battery, Outcome, as_facts
-from garnet.bench.record import Damage, Record, append_record, latest, read_to_add
+from garnet.bench.opponents import THREATS, Opponent, opponents
+from garnet.bench.outcomes import Battery, as_facts
+from garnet.bench.record import Record, append_record, latest, read_to_add
+from garnet.bench.verdict import Stress
 from garnet.bench.workers import DIED, side_by_side
 from garnet.defenses.base import Defense
 from garnet.errors import BudgetError, GarnetError, GraphError, ParameterError, brief
@@ -29,57 +30,6 @@ from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
 
 BUDGETS = ("2%", "5%", "10%")
-
-
-@dataclass(frozen=True, eq=False)
-class Stress:
-    """What a stress test found.
-
-    Attributes:
-        battery: the accuracy under every attack.
-        ran: attempts that this run made; the others were in the file.
-        damages: lines of the file that were no records.
-    """
-
-    battery: Battery
-    ran: int = 0
-    damages: tuple[Damage, ...] = ()
-
-    @cached_property
-    def checks(self) -> tuple[Check, ...]:
-        """What has to hold before the figures mean anything."""
-        return checks(self.battery)
-
-    @property
-    def failed(self) -> tuple[Check, ...]:
-        """The checks that do not hold."""
-        return tuple(one for one in self.checks if one.verdict == "failed")
-
-    def worst(self, threat: Threat, budget: str) -> Outcome | None:
-        """See `Battery.worst`."""
-        return self.battery.worst(threat, budget)
-
-    @property
-    def verdict(self) -> str:
-        """All of it in two sentences: what is left at the largest budget, and whether that may be quoted."""
-        battery = self.battery
-        text = f"{battery.defense} on {battery.graph}: {battery.clean} % where nobody attacks"
-        for threat in THREATS if battery.budgets else ():
-            if (worst := battery.worst(threat, battery.budgets[-1])) is not None:
-                text += f", {worst} % under the worst {threat} at {battery.budgets[-1]} ({worst.attack})"
-        return f"{text}. {self.confidence}"
-
-    @property
-    def confidence(self) -> str:
-        """Whether the figures may be quoted, in a sentence."""
-        skipped = sum(one.verdict == "not run" for one in self.checks)
-        if self.battery.missing:
-            return f"{self.battery.missing} attempts are missing, so this is no worst case yet."
-        if self.failed:
-            return f"{len(self.failed)} of {len(self.checks)} checks failed: do not quote these figures."
-        if skipped:
-            return f"No check failed, but {skipped} of {len(self.checks)} could not be run."
-        return f"All {len(self.checks)} checks hold."
 
 
 def stress(
@@ -144,6 +94,8 @@ def stress(
     )
     allowed = _require_budgets(budgets, case.graph)
     chosen = opponents(attacks, case.graph, defense, device)
+    if jobs > 1:
+        _require_travels(defense, *(one.attack for one in chosen))
     wanted = [Attempt(one, budget, seed) for seed in range(seeds) for budget in allowed for one in chosen]
     if unbounded:
         wanted += list(_unbounded(chosen, case.graph))
@@ -281,6 +233,18 @@ def _require_defense(defense: Any) -> Defense:
             f"A stress test is of a Defense, such as Committee() or Purified(GARNET()). Got {brief(defense)} instead."
         )
     return defense
+
+
+def _require_travels(*parts: Any) -> None:
+    """Refuse what other processes cannot be given."""
+    for part in parts:
+        try:
+            pickle.dumps(part)
+        except Exception as error:  # whatever the parts of it raise
+            raise ParameterError(
+                f"{type(part).__name__} cannot be given to another process ({error}); put its class into a module, or "
+                "leave 'jobs' at 1."
+            ) from error
 
 
 def _require_budgets(budgets: Any, graph: Graph) -> tuple[Budget, ...]:

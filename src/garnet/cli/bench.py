@@ -141,8 +141,8 @@ def _show(
 ) -> None:
     from garnet.bench.outcomes import batteries
     from garnet.bench.schema import STRESS
-    from garnet.bench.stress import Stress
     from garnet.bench.table import as_markdown, make_tables
+    from garnet.bench.verdict import Stress
     from garnet.cli.stress_table import draw_stress
 
     for battery in batteries(records) if cells is None else ():

@@ -15,7 +15,7 @@ from garnet.cli.outputs import Outputs, Overwrite
 if TYPE_CHECKING:
     from garnet.audit.audit import Audit
     from garnet.bench.record import Record
-    from garnet.bench.stress import Stress
+    from garnet.bench.verdict import Stress
     from garnet.report.page import Subject
     from garnet.report.purification_record import PurificationRecord
     from garnet.training.predictor import Predictor
@@ -115,7 +115,7 @@ def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
 def _stress(source: Path, records: tuple[Record, ...]) -> Stress:
     """The one stress test that a file has records of."""
     from garnet.bench.outcomes import batteries
-    from garnet.bench.stress import Stress
+    from garnet.bench.verdict import Stress
     from garnet.errors import GarnetError
 
     found = batteries(records)

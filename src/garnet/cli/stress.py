@@ -16,7 +16,7 @@ from garnet.cli.stress_table import draw_stress
 from garnet.cli.train import chosen_defense
 
 if TYPE_CHECKING:
-    from garnet.bench.stress import Stress
+    from garnet.bench.verdict import Stress
 
 
 def stress(

@@ -13,7 +13,7 @@ from garnet.cli.console import out, printable
 if TYPE_CHECKING:
     from garnet.bench.opponents import Threat
     from garnet.bench.outcomes import Battery, Outcome
-    from garnet.bench.stress import Stress
+    from garnet.bench.verdict import Stress
 
 _MARKS = {"ok": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("–", "yellow")}
 _WHEN = {"evasion": "changed after training", "poisoning": "changed before training"}

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from garnet.audit.audit import Audit
 from garnet.bench.record import Record
-from garnet.bench.stress import Stress
+from garnet.bench.verdict import Stress
 from garnet.errors import ParameterError
 from garnet.io.atomic import atomic_path
 from garnet.machine import __version__

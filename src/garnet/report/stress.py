@@ -7,7 +7,7 @@ from markupsafe import Markup
 from garnet.bench.checks import Check
 from garnet.bench.opponents import THREATS, Threat
 from garnet.bench.outcomes import Battery, Outcome
-from garnet.bench.stress import Stress
+from garnet.bench.verdict import Stress
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import Bar, Line, bars, lines
 from garnet.report.sections import Section, made_section, plural, table

@@ -207,6 +207,16 @@ def test_processes_side_by_side_find_the_same(graph):
     assert figures(stress(graph, plain(), **QUICK, jobs=2)) == figures(stress(graph, plain(), **QUICK))
 
 
+def test_what_cannot_be_given_to_another_process_is_refused_in_a_sentence(graph):
+    @dataclass(frozen=True)
+    class Here(Attack):
+        def _run(self, task):
+            yield from ()
+
+    with pytest.raises(ParameterError, match="Here cannot be given to another process"):
+        stress(graph, plain(), **{**QUICK, "attacks": [Here()]}, jobs=2)
+
+
 def test_an_attack_that_fails_is_recorded_and_the_others_go_on(graph, tmp_path):
     @dataclass(frozen=True)
     class Broken(Attack):

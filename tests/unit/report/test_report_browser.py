@@ -13,7 +13,7 @@ from garnet.bench.attempt import Case
 from garnet.bench.cell import Cell
 from garnet.bench.outcomes import Battery
 from garnet.bench.record import Record
-from garnet.bench.stress import Stress
+from garnet.bench.verdict import Stress
 from garnet.datasets import block_model, contextual_block_model, random_split
 from garnet.defenses import Committee, Purified
 from garnet.report.page import write_report
