@@ -77,18 +77,22 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
         split = {} if graph.split is None else {"split": graph.split.fingerprint}
         known["fingerprints"] = {"graph": graph.fingerprint, **split}
         values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, device, progress))
-    except GarnetError as error:
-        reason = str(error)
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        reason = f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
     except Exception as error:  # a cell must not end the study, whatever is wrong with it
-        reason = f"internal error: {type(error).__name__}: {error}"
+        return failed(cell, why_failed(error), time.perf_counter() - start, **known)
     else:
         mean, sd = spread(values.get("accuracy", []))
         known |= {"values": {name: _finite(value) for name, value in values.items()}, "mean": mean, "sd": sd}
         seconds = seconds_of(stages) | {"total": time.perf_counter() - start}
         return _record(cell, seconds, status="done", **known)
-    return failed(cell, reason, time.perf_counter() - start, **known)
+
+
+def why_failed(error: Exception) -> str:
+    """What stopped a measurement, in a sentence."""
+    if isinstance(error, GarnetError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return f"there was not enough memory: {error}" if str(error) else "there was not enough memory"
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 def failed(cell: Cell, reason: str, seconds: float, **known: Any) -> Record:
@@ -123,6 +127,13 @@ def effective_parameters(value: Any) -> Any:
     }
 
 
+def of_the_method(parameters: Any) -> Any:
+    """The parameters but for those that say where it ran, which older records have beside them."""
+    if not isinstance(parameters, dict):
+        return parameters
+    return {name: of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
+
+
 def is_outdated(record: Record, cell: Cell, device: str) -> bool:
     """Whether a record was made with other parameters than the cell has today, because a default has changed.
 
@@ -134,7 +145,7 @@ def is_outdated(record: Record, cell: Cell, device: str) -> bool:
         today = json.loads(json.dumps(effective_parameters(build(cell, device))))
     except GarnetError:
         return False
-    return not _has(today, _of_the_method(record.parameters))
+    return not _has(today, of_the_method(record.parameters))
 
 
 def accuracy(trial: Trial) -> Measured:
@@ -261,13 +272,6 @@ def _within_two_hops(graph: Graph, nodes: NDArray[np.int64]) -> sp.csr_array:
 def _mean_ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float | None:
     defined = whole > 0
     return float((part[defined] / whole[defined]).mean()) if defined.any() else None
-
-
-def _of_the_method(parameters: Any) -> Any:
-    """The parameters but for those that say where it ran, which older records have beside them."""
-    if not isinstance(parameters, dict):
-        return parameters
-    return {name: _of_the_method(value) for name, value in parameters.items() if name not in _WHERE}
 
 
 def _has(today: Any, before: Any) -> bool:

@@ -130,6 +130,18 @@ def read_records(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ..
     return tuple(records), tuple(damages)
 
 
+def read_to_add(path: str | Path) -> tuple[tuple[Record, ...], tuple[Damage, ...]]:
+    """The same, of a file to which more records are to be added.
+
+    Raises:
+        GarnetError: it cannot be read, or has something else in it.
+    """
+    records, damages = read_records(path)
+    if damages and not records and not any(damage.begun for damage in damages):
+        raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
+    return records, damages
+
+
 def latest(records: tuple[Record, ...]) -> dict[str, Record]:
     """The last record of each key."""
     return {record.key: record for record in records}

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context, parent_process
+from functools import partial
 from pathlib import Path
-
-import torch
 
 from garnet.bench.cell import Cell
 from garnet.bench.measure import failed, is_outdated, measure_cell
-from garnet.bench.record import Damage, Record, append_record, latest, read_records
+from garnet.bench.record import Damage, Record, append_record, latest, read_to_add
 from garnet.bench.study import Study
-from garnet.errors import GarnetError
+from garnet.bench.workers import DIED, side_by_side
 from garnet.parameters import Count, require_arguments, require_device
 from garnet.progress import Progress, Step
 
@@ -81,9 +72,7 @@ def run(
     """
     require_arguments("run", jobs=(jobs, Count))
     require_device(device, "run")
-    before, damages = read_records(path)
-    if damages and not before and not any(damage.begun for damage in damages):
-        raise GarnetError(f"Cannot add records to {path}: it has something else in it; choose another file.")
+    before, damages = read_to_add(path)
     known = latest(before)
     cells = {cell.key: cell for cell in study.cells}
     outdated = {key for key, cell in cells.items() if key in known and is_outdated(known[key], cell, device)}
@@ -130,59 +119,10 @@ def _one_by_one(cells: Sequence[Cell], device: str, tell: _Teller) -> Generator[
 
 
 def _side_by_side(cells: Sequence[Cell], jobs: int, device: str, tell: _Teller) -> Generator[Record, None, None]:
-    waiting, suspects = deque(cells), deque[Cell]()
-    while waiting or suspects:
-        # When a worker dies, all running cells are lost, and nothing says which one killed it. Each runs again alone,
-        # and the one whose worker dies again has failed.
-        source, width = (suspects, 1) if suspects else (waiting, jobs)
-        running: dict[Future[Record], Cell] = {}
-        start = time.perf_counter()
-        try:
-            with _pool(width, max(1, torch.get_num_threads() // jobs)) as pool:
-                while source or running:
-                    while source and len(running) < width:
-                        running[pool.submit(measure_cell, source[0], device)] = source[0]
-                        tell.begins(source.popleft())
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        record = future.result()
-                        del running[future]
-                        yield record
-        except BrokenProcessPool:
-            lost = list(running.values()) or [source.popleft()]
-            if len(lost) > 1:
-                suspects.extend(lost)
-            else:
-                why = "its process died, which is what happens when memory runs out"
-                yield failed(lost[0], why, seconds=time.perf_counter() - start)
-
-
-@contextmanager
-def _pool(workers: int, threads: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes that end with the block, however it ends."""
-    others = set(active_children())
-    context = get_context("spawn")
-    try:
-        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(threads,)) as pool:
-            try:
-                yield pool
-            except BaseException:
-                # Without this an interrupt would wait for the cells that run.
-                for worker in set(active_children()) - others:
-                    worker.terminate()
-                raise
-    except OSError as error:
-        raise GarnetError(f"Cannot start {workers} processes: {str(error.strerror).lower()}.") from error
-
-
-def _begin(threads: int) -> None:
-    torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    threading.Thread(target=_follow_parent, daemon=True).start()
-
-
-def _follow_parent() -> None:
-    """End when the parent does, even if it was killed."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    yield from side_by_side(
+        cells,
+        partial(measure_cell, device=device),
+        jobs=jobs,
+        begins=tell.begins,
+        died=lambda cell, seconds: failed(cell, DIED, seconds),
+    )

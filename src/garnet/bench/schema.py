@@ -15,7 +15,8 @@ Check = Callable[[Any, str], None]
 MEASURES = ("accuracy", "evasion", "homophily", "recovery", "rank")
 TRAINED = ("accuracy", "evasion")
 """Those that train a model."""
-
+STRESS = "stress"
+"""The measure of records that no study asks for: attacks on one defence, as `garnet.bench.attempt` writes them."""
 MOST_SEEDS = 10_000
 LONGEST_NAME = 255
 LONGEST_REASON = 10_000
@@ -23,6 +24,7 @@ LONGEST_REASON = 10_000
 _LARGEST = 1e100  # squares of more would overflow in a standard deviation, and differences on an axis
 _LARGEST_INTEGER = 2**63 - 1
 _DEEPEST = 20
+_MOST_FLIPS = 1_000_000
 
 
 def check_cell(cell: Any) -> None:
@@ -41,8 +43,12 @@ def check_record(found: Any) -> None:
         ValueError: the field, and what it must be.
     """
     _RECORD(found, "")
+    cell = found["cell"]
+    if cell["measure"] == STRESS:
+        _ATTEMPT(cell, "cell")
     if found["status"] == "done":
-        _VALUES[found["cell"]["measure"]](found["values"], "values")
+        check = _ROLES[cell["role"]] if cell["measure"] == STRESS else _VALUES[cell["measure"]]
+        check(found["values"], "values")
 
 
 def _require(holds: bool, value: Any, field: str, must: str) -> None:
@@ -146,12 +152,22 @@ _CELL = _table(
         "backbone": _maybe(_NAME),
         "model": _maybe(_NAME),
         "split": _maybe(_NAME),
-        "measure": _one_of(*MEASURES),
+        "measure": _one_of(*MEASURES, STRESS),
         "parameters": _SETTINGS,
         "training": _SETTINGS,
         "seeds": _SEEDS,
     },
     other=_plain,
+)
+_ATTEMPT = _table(
+    {
+        "role": _one_of("clean", "attack", "unbounded", "verdict"),
+        "threat": _one_of("evasion", "poisoning", "both"),
+        "adaptive": _holding(lambda value: isinstance(value, bool), "true or false"),
+        "allowed": _maybe(_NAME),
+        "battery": _NAME,
+        "settings": _text(),
+    }
 )
 _RECORD = _table(
     {
@@ -186,4 +202,28 @@ _VALUES = {
     "homophily": _table(dict.fromkeys(("clean", "input", "after"), _maybe(_SHARE))),
     "recovery": _table(dict.fromkeys(("recall", "precision"), _maybe(_SHARE))),
     "rank": _table({"rank": _whole}, {"singular_values": _several(_number(0))}),
+}
+_ACCURACIES = dict.fromkeys(("evasion", "poisoning"), _maybe(_PERCENT))
+_ATTACKED = _table(
+    {
+        **_ACCURACIES,
+        "allowed": _whole,
+        "flips": _whole,
+        "changed": _maybe(_several(_several(_whole, most=_MOST_FLIPS), least=2, most=2)),
+        "result": _text(),
+    }
+)
+_ROLES = {
+    "clean": _table(
+        {
+            **_ACCURACIES,
+            "features": _maybe(_PERCENT),
+            "largest_class": _PERCENT,
+            "test_nodes": _whole,
+            "edges": _whole,
+        }
+    ),
+    "attack": _ATTACKED,
+    "unbounded": _ATTACKED,
+    "verdict": _table(other=_plain),
 }

@@ -17,6 +17,7 @@ from garnet.cli.console import err, out, printable
 from garnet.cli.demo import demo
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
+from garnet.cli.stress import stress
 from garnet.cli.train import train
 from garnet.errors import GarnetError, GarnetWarning
 from garnet.machine import __version__
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, report, info, clean):
+for command in (demo, purify, audit, attack, train, stress, report, info, clean):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

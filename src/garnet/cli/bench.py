@@ -66,7 +66,7 @@ def run(
             path.parent.mkdir(exist_ok=True)
     require_file(path)
     require_other(path, study)
-    with _live(len(wanted.cells)) as progress:
+    with live(len(wanted.cells)) as progress:
         summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=progress)
     say_damages(path, summary.damages)
     _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
@@ -178,8 +178,18 @@ def say_damages(path: Path, damages: tuple[Damage, ...]) -> None:
 def _show(
     title: str, note: str, cells: list[dict[str, object]] | None, records: tuple[Record, ...], *, markdown: bool
 ) -> None:
+    from garnet.bench.outcomes import batteries
+    from garnet.bench.schema import STRESS
     from garnet.bench.table import as_markdown, make_tables
+    from garnet.bench.verdict import Stress
+    from garnet.cli.stress_table import draw_stress
 
+    for battery in batteries(records) if cells is None else ():
+        draw_stress(Stress(battery))
+    others = tuple(record for record in records if record.cell["measure"] != STRESS)
+    if records and not others:
+        return
+    records = others
     for table in make_tables(title, records, cells=cells, note=note):
         if markdown:
             typer.echo("\n".join(map(printable, as_markdown(table).split("\n"))))
@@ -215,8 +225,8 @@ def _stacked(entry: Entry) -> str:
 
 
 @contextmanager
-def _live(total: int) -> Iterator[Progress]:
-    """A bar on standard error with the cells that run, and a line for each that has ended."""
+def live(total: int = 0) -> Iterator[Progress]:
+    """A bar on standard error with the cells, or attempts, that run, and a line for each that has ended."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -228,7 +238,7 @@ def _live(total: int) -> Iterator[Progress]:
         def follow(step: Step) -> None:
             running[step.stage] = replace(step, done=0, total=0)
             if step.total:  # it counts cells: one has ended if it says what came of it, or else begins
-                bar.update(task, completed=step.done)
+                bar.update(task, completed=step.done, total=step.total)
                 if step.detail:
                     bar.console.print(printable(running.pop(step.stage)), soft_wrap=True)
             bar.update(task, description=printable(" | ".join(map(str, running.values()))))

@@ -14,6 +14,8 @@ from garnet.cli.outputs import Outputs, Overwrite
 
 if TYPE_CHECKING:
     from garnet.audit.audit import Audit
+    from garnet.bench.record import Record
+    from garnet.bench.verdict import Stress
     from garnet.report.page import Subject
     from garnet.report.purification_record import PurificationRecord
     from garnet.training.predictor import Predictor
@@ -25,7 +27,7 @@ def report(
         Path,
         typer.Argument(
             metavar="RESULT",
-            help="What --result of purify or audit wrote, a saved model (.npz), a study (.toml), its records (.jsonl).",
+            help="What --result of purify or audit wrote, a saved model (.npz), a study (.toml), records (.jsonl).",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report, one .html file.")],
@@ -90,6 +92,7 @@ def _records(source: Path) -> list[Path]:
 def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
     """What a file holds, the title that it brings along, if any, and how many cells a study has."""
     from garnet.bench.cell import key_of
+    from garnet.bench.schema import STRESS
     from garnet.cli.bench import read_recorded
     from garnet.errors import GarnetError
 
@@ -103,7 +106,23 @@ def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
     chosen = tuple(found.records[key] for key in wanted if key in found.records)
     if not chosen:
         raise GarnetError(f"There are no records of {source} in {found.path}; garnet bench run makes some.")
+    if found.cells is None and all(record.cell["measure"] == STRESS for record in chosen):
+        return _stress(source, chosen), None, None
+    chosen = tuple(record for record in chosen if record.cell["measure"] != STRESS)
     return chosen, found.title, None if found.cells is None else len(wanted)
+
+
+def _stress(source: Path, records: tuple[Record, ...]) -> Stress:
+    """The one stress test that a file has records of."""
+    from garnet.bench.outcomes import batteries
+    from garnet.bench.verdict import Stress
+    from garnet.errors import GarnetError
+
+    found = batteries(records)
+    if len(found) != 1:
+        what = "no whole stress test" if not found else f"stress tests of {len(found)} defences or graphs"
+        raise GarnetError(f"{source} has {what}; a report is of one, so give each a file of its own.")
+    return Stress(found[0])
 
 
 def _saved(source: Path) -> PurificationRecord | Audit | Predictor:

@@ -114,7 +114,7 @@ def train(
             require_archive(path, what)
     if report is not None:
         require_page(report)
-    chosen = _chosen(defense, purify, backbone)
+    chosen = chosen_defense(defense, purify, backbone)
     if save_as is not None and chosen not in ("committee", "garnet"):
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
     given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
@@ -161,7 +161,7 @@ def train(
         err.print(f"wrote {printable(report)}; open it in a browser", soft_wrap=True)
 
 
-def _chosen(defense: str | None, purify: bool, backbone: str | None) -> str:
+def chosen_defense(defense: str | None, purify: bool, backbone: str | None) -> str:
     """The name of the defence that the options ask for."""
     from garnet.defenses.lookup import defense_names, takes_backbone
     from garnet.errors import ParameterError

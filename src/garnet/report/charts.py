@@ -25,7 +25,7 @@ _WIDE = 30.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
-    """Points joined in order, with a band around them if both of its ends are given."""
+    """Points joined in order, with a band around them if both of its ends are given; a bold one is what counts."""
 
     name: str
     x: ArrayLike
@@ -33,6 +33,7 @@ class Line:
     low: ArrayLike | None = None
     high: ArrayLike | None = None
     colour: int | None = None
+    bold: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +171,8 @@ def _figure(drawn: Iterable[str], title: str, said: str, named: Sequence[Line | 
 
 
 def _colour(one: Line | Part, number: int) -> str:
+    if isinstance(one, Line) and one.bold:
+        return "bold"
     return f"c{number % _COLOURS if one.colour is None else one.colour}"
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from garnet.audit.audit import Audit
 from garnet.bench.record import Record
+from garnet.bench.verdict import Stress
 from garnet.errors import ParameterError
 from garnet.io.atomic import atomic_path
 from garnet.machine import __version__
@@ -19,12 +20,13 @@ from garnet.report.model import model_sections
 from garnet.report.purification import purification_sections
 from garnet.report.purification_record import PurificationRecord
 from garnet.report.sections import Section, fragment, source
+from garnet.report.stress import stress_sections
 from garnet.report.study import study_sections
 from garnet.training.predictor import Predictor
 
 _SCRIPTS = ("choose.js", "neighbourhood.js", "votes.js", "page.js")
 
-Subject = PurificationRecord | Audit | Predictor | Sequence[Record]
+Subject = PurificationRecord | Audit | Predictor | Stress | Sequence[Record]
 """What a report can be about; records are those of a study."""
 
 
@@ -43,7 +45,7 @@ def write_report(
     The same subject gives the same bytes.
 
     Args:
-        subject: a `PurificationRecord`, an `Audit`, a `Predictor`, or the records of a study.
+        subject: a `PurificationRecord`, an `Audit`, a `Predictor`, a `Stress`, or the records of a study.
         path: the file, replaced if it exists; its folder must exist.
         title: of the page; None takes one that says what the subject is.
         nodes: to show besides those that changed most or, in the report on a committee, that its members disagree on
@@ -86,13 +88,15 @@ def _sections(
             raise ParameterError(
                 "Only the report of a purification, an audit or a committee shows nodes; leave them out."
             )
+        case Stress():
+            return f"A stress test of {subject.battery.defense} on {subject.battery.graph}", stress_sections(subject)
         case Predictor():
             return "A trained model", model_sections(subject, command)
         case [*_] if subject and all(isinstance(one, Record) for one in subject):
             return "A study", study_sections(subject, title or "A study", cells)
     empty = "an empty " if isinstance(subject, Sequence) and not subject else ""
     raise ParameterError(
-        "A report is of a PurificationRecord, an Audit, some records of a study or a Predictor. "
+        "A report is of a PurificationRecord, an Audit, a Predictor, a Stress or some records of a study. "
         f"Got {empty}{type(subject).__name__} instead."
     )
 

@@ -9,10 +9,13 @@ import pytest
 from garnet import GARNET, as_graph
 from garnet.audit import Audit
 from garnet.backbones import GCN
+from garnet.bench.attempt import Case
 from garnet.bench.cell import Cell
+from garnet.bench.outcomes import Battery
 from garnet.bench.record import Record
-from garnet.datasets import block_model, random_split
-from garnet.defenses import Committee
+from garnet.bench.verdict import Stress
+from garnet.datasets import block_model, contextual_block_model, random_split
+from garnet.defenses import Committee, Purified
 from garnet.report.page import write_report
 from garnet.report.purification_record import Accuracy, PurificationRecord
 from garnet.training.loop import Training
@@ -94,7 +97,26 @@ def folder(tmp_path_factory):
         for one in cells
     ]
     write_report(records, folder / "study.html")
+    write_report(stressed(), folder / "stress.html")
     return folder
+
+
+def stressed():
+    """A stress test whose attack that knows the defence does worse than one that does not."""
+    made = contextual_block_model(100, classes=3, mean_degree=6, features=8, seed=0)
+    graph = as_graph(made, split=random_split(made.labels, train=0.3, val=0.2, seed=0))
+    case = Case(graph=graph, defense=Purified(None), graph_name="<script>window.broken = 1</script>")
+    clean = {"evasion": 80.0, "poisoning": 80.0, "features": 50.0, "largest_class": 40.0}
+    records = [
+        case.record(case.facts("clean", (0,)), {}, status="done", values=clean | {"test_nodes": 50, "edges": 300})
+    ]
+    for attack, adaptive, left in (("random", False, 79.0), ("prbcd", False, 40.0), ("adaptive-pgd", True, 70.0)):
+        for share in (2, 5, 10, 20):
+            known = {"attack": attack, "adaptive": adaptive, "allowed": f"{share}%", "budget": share / 100}
+            values = {"evasion": left - share, "poisoning": left, "allowed": 3 * share, "flips": 3 * share}
+            facts = case.facts("attack", (0,), **known, threat="evasion" if adaptive else "both")
+            records.append(case.record(facts, {"attack": 1.0}, status="done", values=values))
+    return Stress(Battery(tuple(records)))
 
 
 def star():
@@ -517,7 +539,7 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     assert all(one["x"] == panels[0]["x"] for one in panels)
 
 
-@pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html", "committee.html"])
+@pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html", "committee.html", "stress.html"])
 def test_paper_is_wide_enough(visit, name):
     page = visit(name, viewport={"width": 700, "height": 900})
     page.emulate_media(media="print")
@@ -561,3 +583,11 @@ def test_an_audit_has_one_picture(visit):
     page.locator("svg.net").focus()
     page.keyboard.press("n")
     assert "suspicion 0." in page.locator(".tip").text_content()
+
+
+def test_a_stress_test_says_loudly_what_failed_and_fits_a_phone(visit):
+    page = visit("stress.html", viewport={"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("h2").first.inner_text() == "Do not quote these figures yet"
+    assert "masked" in page.locator("li", has_text="who knows the defence").first.inner_text()
+    assert page.locator("polyline.line.bold").count() == 2

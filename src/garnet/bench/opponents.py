@@ -1,0 +1,151 @@
+"""The battery: which attacks a defence has to withstand, and what each of them knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal
+
+from garnet.attacks.base import Attack
+from garnet.attacks.pgd import MOST_NODES
+from garnet.bench.measure import effective_parameters, of_the_method
+from garnet.defenses.base import Defense
+from garnet.errors import GarnetError, ParameterError, brief
+from garnet.graph.graph import Graph
+from garnet.io.identity import digest_of
+from garnet.registry import ATTACKS, field_types, known_name
+
+Threat = Literal["evasion", "poisoning"]
+"""Whether the graph is changed after the model was trained on it, or before."""
+
+THREATS: tuple[Threat, ...] = ("evasion", "poisoning")
+CONTROL = "random"
+"""The attack that every battery has, because one that does not beat it is none."""
+
+# They look at every pair of nodes, again and again.
+_FOR_SMALL_GRAPHS = ("metattack", "lowblow", "pgd", "min-max")
+
+
+@dataclass(frozen=True, eq=False)
+class Opponent:
+    """An attack of a battery.
+
+    Attributes:
+        name: what it is called in records and tables; no two of a battery share it.
+        attack: the attack.
+    """
+
+    name: str
+    attack: Attack
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it knows the defence."""
+        return is_adaptive(type(self.attack))
+
+    @property
+    def threat(self) -> Threat | None:
+        """When it attacks; None for one that knows no defence, whose changes serve for both."""
+        return getattr(self.attack, "threat", None)
+
+    @property
+    def settings(self) -> str:
+        """Sixteen hex digits that tell its parameters from others."""
+        return digest_of({"attack": of_the_method(effective_parameters(self.attack))})
+
+
+def is_adaptive(kind: type) -> bool:
+    """Whether attacks of a class are built with the defence that they are to break."""
+    return is_dataclass(kind) and any(field.name == "defense" for field in fields(kind))
+
+
+def opponents(
+    attacks: Sequence[str | Attack | type[Attack]] | None, graph: Graph, defense: Defense, device: str
+) -> tuple[Opponent, ...]:
+    """The attacks of a battery, random flips first.
+
+    Args:
+        attacks: names, attacks, or classes of such; one of a class that has a field `defense` is built with the
+            defence. None takes every attack by name that is on the edges of a whole graph and fits this one.
+        graph: the graph that is attacked.
+        defense: the defence.
+        device: where the attacks that are built here compute.
+
+    Raises:
+        ParameterError: one cannot be used here, or two are alike.
+    """
+    if attacks is None:
+        chosen = [*_fitting(graph, defense, device)]
+    elif isinstance(attacks, str) or not isinstance(attacks, Sequence) or not attacks:
+        raise ParameterError(f"The 'attacks' must be a list of attacks, at least one. Got {brief(attacks)} instead.")
+    else:
+        chosen = [_opponent(one, defense, device) for one in attacks]
+    control = [] if any(one.name == CONTROL for one in chosen) else [_opponent(CONTROL, defense, device)]
+    return tuple(_told_apart([*control, *chosen]))
+
+
+def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
+    """Every registered attack that can be made on this graph against this defence."""
+    for name in ATTACKS.names():
+        if name in _FOR_SMALL_GRAPHS and graph.num_nodes > MOST_NODES:
+            continue
+        kind = ATTACKS.get(name)
+        lacks = [part for part in getattr(kind, "needs", ()) if not _has(graph, part)]
+        evades = getattr(kind, "threat", None) == "evasion"
+        if _refusal(kind) or lacks or (evades and not defense.gives_model):
+            continue
+        try:
+            yield _opponent(name, defense, device)
+        except GarnetError:  # an attack on one kind of defence, which is not this one
+            continue
+
+
+def _has(graph: Graph, part: str) -> bool:
+    return graph.num_features > 0 if part == "features" else getattr(graph, part) is not None
+
+
+def _refusal(kind: Any) -> str:
+    """Why attacks of a class are no part of a battery; empty if they may be."""
+    if getattr(kind, "scope", "") == "local":
+        return "aims at single nodes"
+    return "changes features" if getattr(kind, "changes", "edges") != "edges" else ""
+
+
+def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str) -> Opponent:
+    if isinstance(wanted, Attack):
+        name, kind = wanted.name, type(wanted)
+    elif isinstance(wanted, str):
+        name = known_name(wanted, ATTACKS.names(), "attack")
+        kind = ATTACKS.get(name)
+    elif isinstance(wanted, type) and issubclass(wanted, Attack):
+        name, kind = ATTACKS.name_of(wanted) or wanted.__name__, wanted
+    else:
+        raise ParameterError(f"An attack is a name, an Attack or a class of such. Got {brief(wanted)} instead.")
+    if why := _refusal(kind):
+        raise ParameterError(f"The attack {name} {why}; a stress test takes attacks on the edges of a whole graph.")
+    if isinstance(wanted, Attack):
+        return Opponent(name, wanted)
+    known = field_types(kind)
+    given: dict[str, Any] = {"defense": defense} if is_adaptive(kind) else {}
+    given |= {"device": device} if "device" in known else {}
+    try:
+        return Opponent(name, kind(**given))
+    except TypeError as error:
+        raise ParameterError(
+            f"The attack {name} cannot be built ({error}); give an attack with its parameters."
+        ) from None
+
+
+def _told_apart(chosen: Sequence[Opponent]) -> Iterable[Opponent]:
+    """The same attacks; those that share a name have the parameters that tell them apart behind it."""
+    for one in chosen:
+        alike = [other for other in chosen if other.name == one.name]
+        if len(alike) == 1:
+            yield one
+            continue
+        given = [other.attack.parameters for other in alike]
+        differ = [name for name in given[0] if len({repr(each.get(name)) for each in given}) > 1]
+        if not differ:
+            raise ParameterError(f"The attack {one.name} is in the battery twice; leave one of them out.")
+        own = one.attack.parameters
+        yield replace(one, name=" ".join([one.name, *(f"{name}={own.get(name)}" for name in differ)]))
