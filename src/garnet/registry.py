@@ -167,6 +167,7 @@ ATTACKS = Registry(
         "pgd": "garnet.attacks.pgd:PGD",
         "min-max": "garnet.attacks.pgd:MinMax",
         "sga": "garnet.attacks.sga:SGA",
+        "adaptive-evasion": "garnet.attacks.adaptive_evasion:AdaptiveEvasion",
         "feature-flip": "garnet.attacks.features:FeatureFlip",
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
     },

@@ -1,5 +1,6 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
+from garnet.attacks.adaptive_evasion import AdaptiveEvasion
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
@@ -19,6 +20,7 @@ __all__ = [
     "PGD",
     "PRBCD",
     "SGA",
+    "AdaptiveEvasion",
     "Attack",
     "Budget",
     "FeatureFlip",

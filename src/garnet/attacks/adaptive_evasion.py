@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,8 @@ class AdaptiveEvasion(Attack):
     needs: ClassVar[tuple[str, ...]] = ("labels", "split")
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"flips": "deletions"}, {"turn": True})
+    """What differs from the defaults where all that it can do is tried."""
 
     defense: KnownDefense = "garnet"
     flips: Literal["any", "additions", "deletions"] = "any"
@@ -120,15 +122,15 @@ class _Block:
         joined = joined[~torch.isin(joined, self.pairs.taken)]
         if kind == "additions":
             return joined[~torch.isin(joined, own)]
-        both: Tensor = torch.unique(torch.cat([own, joined]))
-        return both
+        return torch.unique(torch.cat([own, joined]))
 
     def _own(self) -> Tensor:
         edges, targets = self.task.graph.edges, self.pairs.targets
         if len(targets):
             edges = edges[:, np.isin(edges, targets).any(axis=0)]
         numbers = pair_numbers(torch.from_numpy(edges), self.pairs.n)
-        return numbers[~torch.isin(numbers, self.pairs.taken)]
+        free: Tensor = numbers[~torch.isin(numbers, self.pairs.taken)]
+        return free
 
     def _guided(self, oracle: Oracle, logits: Tensor, count: int) -> Tensor:
         """Pairs of a node that is still right and one of the class that comes second there."""

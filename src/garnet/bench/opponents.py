@@ -92,12 +92,15 @@ def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
         kind = ATTACKS.get(name)
         lacks = [part for part in getattr(kind, "needs", ()) if not _has(graph, part)]
         evades = getattr(kind, "threat", None) == "evasion"
-        if _refusal(kind) or lacks or (evades and not defense.gives_model):
+        if _refusal(kind) or lacks or (evades and defense.learns_one_graph):
             continue
         try:
-            yield _opponent(name, defense, device)
+            opponent = _opponent(name, defense, device)
         except GarnetError:  # an attack on one kind of defence, which is not this one
             continue
+        for variant in getattr(kind, "variants", ({},)):
+            own: Any = opponent.attack
+            yield replace(opponent, attack=replace(own, **variant))
 
 
 def _has(graph: Graph, part: str) -> bool:

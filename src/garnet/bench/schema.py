@@ -203,10 +203,10 @@ _VALUES = {
     "recovery": _table(dict.fromkeys(("recall", "precision"), _maybe(_SHARE))),
     "rank": _table({"rank": _whole}, {"singular_values": _several(_number(0))}),
 }
-_ACCURACIES = dict.fromkeys(("evasion", "poisoning"), _maybe(_PERCENT))
+_UNDER_THREATS = dict.fromkeys(("evasion", "poisoning"), _maybe(_PERCENT))
 _ATTACKED = _table(
     {
-        **_ACCURACIES,
+        **_UNDER_THREATS,
         "allowed": _whole,
         "flips": _whole,
         "changed": _maybe(_several(_several(_whole, most=_MOST_FLIPS), least=2, most=2)),
@@ -216,7 +216,7 @@ _ATTACKED = _table(
 _ROLES = {
     "clean": _table(
         {
-            **_ACCURACIES,
+            **_UNDER_THREATS,
             "features": _maybe(_PERCENT),
             "largest_class": _PERCENT,
             "test_nodes": _whole,

@@ -38,6 +38,9 @@ class Defense(ABC):
         if training is not None:
             require_batches(self, training)
 
+    learns_one_graph: ClassVar[bool] = False
+    """Whether what it learns is of use on the graph of its training alone, so that `predict` refuses any other."""
+
     @abstractmethod
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         """A trained model for each seed, on a graph that can be trained on."""
@@ -85,7 +88,7 @@ class Defense(ABC):
 
     def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
         """See `predict`; a defence that does anything to a graph before its model reads it does so here."""
-        if predictor.backbone is None:
+        if self.learns_one_graph or predictor.backbone is None:
             raise GraphError(
                 f"{type(self).__name__} learns of one graph alone, and has nothing to say of another; fit it again."
             )

@@ -45,6 +45,7 @@ class LinearFloor(Defense):
     """
 
     gives_model: ClassVar[bool] = False
+    learns_one_graph: ClassVar[bool] = True
 
     least_similarity: Share | tuple[Share, ...] = (0.02, 0.05)
     k: Count = 10

@@ -79,6 +79,7 @@ class ProGNN(Defense):
 
     whole_graph: ClassVar[bool] = True
     gives_model: ClassVar[bool] = False
+    learns_one_graph: ClassVar[bool] = True
 
     alpha: NonNegative = 5e-4
     beta: NonNegative = 1.5
