@@ -378,3 +378,18 @@ def test_an_evaded_graph_is_purified_as_the_one_in_training_was():
     trained = whole.fit(graph)
     other = graph.with_edges(graph.edges[:, 2:])
     assert torch.equal(whole.predict(trained, other).logits(), trained.on(DropsOne().purify(other).graph).logits())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_near_its_graph_a_defence_as_an_attacker_follows_it_is_the_defence(name):
+    graph, whole = GRAPHS["isolated node"], defense(name)
+    trained = whole.fit(graph)
+    if whole.learns_one_graph:
+        return
+    model = whole.relaxed(trained, graph)
+    edges, weights = model.edges(graph)
+    weights.requires_grad_()
+    logits = model.logits(edges, weights)
+    assert torch.allclose(logits.detach(), whole.predict(trained, graph).logits(), atol=1e-4)
+    reached = torch.autograd.grad(logits.square().sum(), weights, allow_unused=True)[0]
+    assert reached is None or reached.isfinite().all()

@@ -118,11 +118,9 @@ class _Block:
             return own
         guided = round(self.attack.guided * self.attack.block_size)
         drawn = self.pairs.draw(max(self.attack.block_size - guided, 1), self.generator, 1)
-        joined = torch.unique(torch.cat([drawn, self._guided(oracle, logits, guided)]))
-        joined = joined[~torch.isin(joined, self.pairs.taken)]
-        if kind == "additions":
-            return joined[~torch.isin(joined, own)]
-        return torch.unique(torch.cat([own, joined]))
+        joined: Tensor = torch.unique(torch.cat([drawn, self._guided(oracle, logits, guided)]))
+        joined = joined[~torch.isin(joined, torch.cat([self.pairs.taken, own]))]
+        return joined if kind == "additions" else torch.cat([own, joined]).sort().values
 
     def _own(self) -> Tensor:
         edges, targets = self.task.graph.edges, self.pairs.targets

@@ -98,7 +98,8 @@ def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
             opponent = _opponent(name, defense, device)
         except GarnetError:  # an attack on one kind of defence, which is not this one
             continue
-        for variant in getattr(kind, "variants", ({},)):
+        variants: Sequence[dict[str, Any]] = getattr(kind, "variants", ({},))
+        for variant in variants:
             own: Any = opponent.attack
             yield replace(opponent, attack=replace(own, **variant))
 

@@ -82,7 +82,7 @@ class RelaxedGarnet:
         if not (self.turn and weights.requires_grad):
             return self.still(edges, weights)
         judge, rank = self.judge, self.judge.embedding.spectrum.rank
-        spectral = _turned(self, edges, weights)
+        spectral = turned(self, edges, weights)
         block = scale(spectral, judge.settings.scaling)
         points = torch.cat([block, judge.embedding.points[:, rank:]], dim=1)
         factors = self.still.factors + _slope(self._factors(points))
@@ -145,7 +145,9 @@ class _Turned(torch.autograd.Function):
         judge, edges = ctx.relaxed.judge, ctx.edges
         spectrum, graph, settings = judge.embedding.spectrum, judge.work.on_device, judge.settings
         values, vectors = spectrum.values.double(), spectrum.vectors.double()
-        product = (graph.normalized(settings.tau) if settings.normalize else graph.matrix()).product
+        # In double precision, as the spectrum is.
+        bare = replace(graph, weights=graph.weights.double())
+        product = (graph.normalized(settings.tau) if settings.normalize else bare.matrix()).product
         slope = gradient.double() * values.abs().sqrt()
         moved = resolvent(product, values, vectors, slope, tol=_SOLVED, steps=_SOLVER_STEPS)
         gaps = values - values[:, None]
@@ -162,4 +164,4 @@ class _Turned(torch.autograd.Function):
 
 
 # Torch leaves `apply` without types.
-_turned: Callable[[RelaxedGarnet, Tensor, Tensor], Tensor] = _Turned.apply
+turned: Callable[[RelaxedGarnet, Tensor, Tensor], Tensor] = _Turned.apply

@@ -1,0 +1,89 @@
+"""An attacker who knows the defence: harm is what the defence itself says, and knowing it pays."""
+
+import numpy as np
+import pytest
+
+from garnet import GARNET, as_graph
+from garnet.attacks import PRBCD, AdaptiveEvasion, Random
+from garnet.backbones import GCN
+from garnet.datasets import contextual_block_model, random_split
+from garnet.defenses import TSVD, Committee, FeatureKNN, Jaccard, ProGNN, Purified
+from garnet.errors import GraphError, ParameterError
+from garnet.training.loop import Training
+
+QUICK = Training(epochs=60)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    made = contextual_block_model(240, classes=3, mean_degree=6, features=24, signal=2.5, seed=3)
+    return as_graph(made, split=random_split(made.labels, train=0.15, val=0.15, seed=0))
+
+
+def attack(defense, **parameters):
+    return AdaptiveEvasion(defense=defense, **{"block_size": 4_000, "rounds": 4, "steps": 8} | parameters)
+
+
+def evaded(defense, predictor, graph, perturbation):
+    return defense.predict(predictor, perturbation.apply(graph)).accuracy()
+
+
+@pytest.mark.parametrize(
+    "defense",
+    [
+        Purified(GARNET(rank=12), GCN(hidden=16), QUICK),
+        Purified(GARNET(rank=12, support=0.3), GCN(hidden=16), QUICK),
+        Purified(Jaccard(threshold=0.2, similarity="cosine"), GCN(hidden=16), QUICK),
+        TSVD(rank=12, backbone=GCN(hidden=16), training=QUICK),
+        Committee(
+            members=(None, GARNET(rank=12, support=0.3), FeatureKNN(k=5)), backbone=GCN(hidden=16), training=QUICK
+        ),
+    ],
+    ids=["garnet", "share", "jaccard", "tsvd", "committee"],
+)
+def test_who_knows_the_defence_does_more_harm_than_who_does_not(defense, graph):
+    predictor = defense.fit(graph, seed=0)
+    known = evaded(defense, predictor, graph, attack(defense)(graph, budget="15%", victim=predictor))
+    blind = PRBCD(block_size=4_000, steps=32, fine_steps=0)(graph, budget="15%")
+    random = Random()(graph, budget="15%")
+    assert known <= evaded(defense, predictor, graph, blind) + 1e-9
+    assert known < evaded(defense, predictor, graph, random) - 0.02
+    assert known < predictor.accuracy() - 0.05
+
+
+def test_the_same_seed_makes_the_same_flips_and_another_does_not(graph):
+    whole = Purified(GARNET(rank=12), GCN(hidden=8), QUICK)
+    quick = attack(whole, rounds=2, steps=3)
+    first, again, other = (quick(graph, budget="5%", seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(first.edges, again.edges)
+    assert not np.array_equal(first.edges, other.edges)
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("additions", 1), ("deletions", -1)])
+def test_flips_of_one_kind_alone(graph, kind, sign):
+    whole = Purified(None, GCN(hidden=8), QUICK)
+    made = attack(whole, flips=kind)(graph, budget="5%")
+    assert made.apply(graph).num_edges - graph.num_edges == sign * made.num_changes != 0
+
+
+def test_targets_alone_are_touched_and_lose_their_class(graph):
+    whole = Purified(GARNET(rank=12), GCN(hidden=16), QUICK)
+    predictor = whole.fit(graph)
+    right = graph.split.test[predictor.predictions()[graph.split.test] == graph.labels[graph.split.test]]
+    targets = right[np.diff(graph.adjacency.indptr)[right] > 0][:4]
+    made = attack(whole)(graph, budget="5/target", targets=targets, victim=predictor)
+    assert np.isin(made.edges, targets).any(axis=0).all()
+    assert whole.predict(predictor, made.apply(graph)).accuracy(targets) < 0.6
+
+
+def test_a_defence_may_be_said_by_its_name(graph):
+    assert AdaptiveEvasion(defense="jaccard").defense == "jaccard"
+    with pytest.raises(ParameterError, match="the name of a defence"):
+        AdaptiveEvasion(defense="jacquard")
+    with pytest.raises(ParameterError, match="a defence, such as"):
+        AdaptiveEvasion(defense=3)
+
+
+def test_what_has_nothing_to_say_of_another_graph_is_refused_in_a_sentence(graph):
+    with pytest.raises(GraphError, match="ProGNN learns of one graph alone"):
+        attack(ProGNN(training=Training(epochs=1)))(graph, budget="5%")
