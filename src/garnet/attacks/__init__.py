@@ -1,5 +1,6 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
+from garnet.attacks.adaptive_metattack import AdaptiveMetattack
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
@@ -19,6 +20,7 @@ __all__ = [
     "PGD",
     "PRBCD",
     "SGA",
+    "AdaptiveMetattack",
     "Attack",
     "Budget",
     "FeatureFlip",
