@@ -160,6 +160,7 @@ ATTACKS = Registry(
         "random": "garnet.attacks.random:Random",
         "dice": "garnet.attacks.dice:DICE",
         "metattack": "garnet.attacks.metattack:Metattack",
+        "adaptive-metattack": "garnet.attacks.adaptive_metattack:AdaptiveMetattack",
         "lowblow": "garnet.attacks.lowblow:LowBlow",
         "nettack": "garnet.attacks.nettack:Nettack",
         "prbcd": "garnet.attacks.bcd:PRBCD",

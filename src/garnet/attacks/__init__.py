@@ -1,6 +1,7 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
 from garnet.attacks.adaptive_evasion import AdaptiveEvasion
+from garnet.attacks.adaptive_metattack import AdaptiveMetattack
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
@@ -21,6 +22,7 @@ __all__ = [
     "PRBCD",
     "SGA",
     "AdaptiveEvasion",
+    "AdaptiveMetattack",
     "Attack",
     "Budget",
     "FeatureFlip",

@@ -17,6 +17,7 @@ from garnet.errors import ParameterError
 from garnet.graph.graph import Edges, Graph
 from garnet.graph.perturbation import Perturbation
 from garnet.parameters import Rule
+from garnet.purify.relaxed import View
 from garnet.registry import defense_named
 from garnet.training.predictor import Predictor
 
@@ -35,6 +36,10 @@ class Known(Protocol):
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
         """The same as a function of the weights of edges."""
+        ...
+
+    def views(self, graph: Graph) -> tuple[View, ...]:
+        """What its models would read of a graph."""
         ...
 
 

@@ -84,9 +84,9 @@ class GreedyFlips:
         found, most = None, -math.inf
         for block in gain.scores(self.graph):
             scores = block.entries
-            kept, rows, columns = _places(edges, block)
+            kept, rows, columns = places(edges, block)
             scores[rows, columns] *= -torch.from_numpy(weights[kept]).to(scores)
-            _, rows, columns = _places(banned, block)
+            _, rows, columns = places(banned, block)
             scores[rows, columns] = -math.inf
             numbers = torch.arange(len(scores), device=scores.device)
             scores[:, : len(scores)].masked_fill_(numbers <= numbers[:, None], -math.inf)
@@ -126,7 +126,7 @@ class GreedyFlips:
         adding, dropping = (
             torch.from_numpy(tested.allowed(known[:, None], known, change)).to(scores.device) for change in (1, -1)
         )
-        _, rows, columns = _places(self._edges()[0], block)
+        _, rows, columns = places(self._edges()[0], block)
         kept = torch.where(dropping[here[rows], there[columns]], scores[rows, columns], -math.inf)
         scores.masked_fill_(~adding[here][:, there], -math.inf)
         scores[rows, columns] = kept
@@ -141,7 +141,7 @@ def _maximum(block: ScoreBlock) -> tuple[float, int, int]:
     return float(block.entries[row, column]), one, other
 
 
-def _places(pairs: NDArray[np.int64], block: ScoreBlock) -> tuple[NDArray[np.bool_], Tensor, Tensor]:
+def places(pairs: NDArray[np.int64], block: ScoreBlock) -> tuple[NDArray[np.bool_], Tensor, Tensor]:
     """Which pairs are in a block, and in which of its rows and columns."""
     place = np.empty_like(block.nodes)
     place[block.nodes] = np.arange(len(place))

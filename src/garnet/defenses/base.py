@@ -16,6 +16,7 @@ from garnet.errors import GraphError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Device, require_device, require_parameters, require_seeds
 from garnet.progress import Progress
+from garnet.purify.relaxed import View, as_it_is
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
@@ -110,6 +111,14 @@ class Defense(ABC):
             ParameterError: no gradient reaches the edges.
         """
         return EdgeModel.of(predictor, graph, getattr(self, "device", None) or "cpu")
+
+    def views(self, graph: Graph) -> tuple[View, ...]:
+        """What the models that this defence would train on a graph read of it, and how much each of them counts.
+
+        This is what an attacker who poisons the graph and knows the defence aims at. Unless a defence says more, its
+        model reads the graph as it is.
+        """
+        return (View(as_it_is),)
 
 
 @dataclass(frozen=True, kw_only=True)

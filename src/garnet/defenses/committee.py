@@ -18,7 +18,7 @@ from garnet.backbones import GPRGNN
 from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
-from garnet.defenses.relaxed import RelaxedCommittee
+from garnet.defenses.relaxed import RelaxedCommittee, doubted
 from garnet.defenses.views import CommitteeWarning, called, views_of
 from garnet.defenses.weighting import Suspects, chances, doubts, likeliest_weights, say_at_nodes
 from garnet.errors import GarnetError, GraphError
@@ -27,7 +27,8 @@ from garnet.parameters import Device, NonNegative
 from garnet.progress import Clock, Progress, Stage, Step
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
-from garnet.purify.relaxed import Relaxed, as_it_is
+from garnet.purify.relaxed import Relaxed, View, as_it_is
+from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
@@ -164,23 +165,11 @@ class Committee(Defense):
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
-        votes, views, spied = predictor.parameters, {}, None
-        if graph.num_edges and (self.doubt or GARNET() in self.members):
-            with suppress(GarnetError):
-                spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
-                    graph, device=self.device, turn=turn
-                )
-        inputs = self.backbone.prepare(graph, self.device)
-        for i, purifier in enumerate(self.members):
+        votes, spied, reads = predictor.parameters, *self._relaxed(graph, turn)
+        inputs, views = self.backbone.prepare(graph, self.device), {}
+        for i, view in reads.items():
             own = {name.removeprefix(_name(i, "")): value for name, value in votes.items() if _of(i, name)}
-            if not own:
-                continue
-            with suppress(GarnetError):
-                view: Relaxed = as_it_is
-                if purifier is not None and spied is not None and purifier == GARNET():
-                    view = spied
-                elif purifier is not None:
-                    view = purifier.relaxed(graph, device=self.device, turn=turn)
+            if own:
                 stacked = {name: value[None].to(self.device) for name, value in own.items()}
                 views[i] = view, EdgeModel(self.backbone, stacked, inputs, graph.num_nodes, self.device)
         if not views:
@@ -189,6 +178,38 @@ class Committee(Defense):
         chance = None if spied is None or not self.doubt else chances(spied, GARNET().caution)
         weigh, temper, temperature = (votes[name].to(self.device) for name in (_WEIGHTS, _TEMPERATURES, _TEMPERATURE))
         return RelaxedCommittee(tuple(views.values()), temper[places], weigh[places], temperature, self.doubt, chance)
+
+    def views(self, graph: Graph) -> tuple[View, ...]:
+        """See `Defense.views`: equal weights, less what each loses at nodes where its edges are doubted."""
+        spied, reads = self._relaxed(graph, False)
+        if not reads:
+            raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
+        against = torch.zeros(len(reads), graph.num_nodes, device=self.device)
+        if spied is not None and self.doubt:
+            edges, weights = (torch.from_numpy(one).to(self.device) for one in (graph.edges, graph.weights))
+            chance = chances(spied, GARNET().caution)(edges)
+            read = [doubted(*view(edges, weights), chance, graph.num_nodes) for view in reads.values()]
+            against = self.doubt * torch.stack(read)
+        say = say_at_nodes(torch.zeros(1, len(reads), device=self.device), against)[0].exp()
+        return tuple(View(view, share) for view, share in zip(reads.values(), say, strict=True))
+
+    def _relaxed(self, graph: Graph, turn: bool) -> tuple[RelaxedGarnet | None, dict[int, Relaxed]]:
+        """What planted edges tell, and the views of all members that can read the graph, by their places."""
+        spied, reads = None, dict[int, Relaxed]()
+        if graph.num_edges and (self.doubt or GARNET() in self.members):
+            with suppress(GarnetError):
+                spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
+                    graph, device=self.device, turn=turn
+                )
+        for i, purifier in enumerate(self.members):
+            with suppress(GarnetError):
+                if purifier is None:
+                    reads[i] = as_it_is
+                elif spied is not None and purifier == GARNET():
+                    reads[i] = spied
+                else:
+                    reads[i] = purifier.relaxed(graph, device=self.device, turn=turn)
+        return spied, reads
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         if not len(require_trainable(graph)[0].val):

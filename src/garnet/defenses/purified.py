@@ -17,6 +17,7 @@ from garnet.parameters import Device, require_device
 from garnet.progress import Progress, Stage
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
+from garnet.purify.relaxed import View
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 
@@ -83,6 +84,13 @@ class Purified(Defense):
             return inner(predictor, graph, turn=turn)
         view = self.purifier.relaxed(graph, device=self._device, turn=turn)
         return ThroughPurifier(view, inner(predictor, graph, turn=turn))
+
+    def views(self, graph: Graph) -> tuple[View, ...]:
+        """See `Defense.views`; a defence behind a purifier is taken to read all that this gives."""
+        if self.purifier is not None:
+            return (View(self.purifier.relaxed(graph, device=self._device)),)
+        model = self._model
+        return model.views(graph) if isinstance(model, Defense) else super().views(graph)
 
     @property
     def _model(self) -> Backbone[Any] | Defense:

@@ -89,14 +89,22 @@ class RelaxedCommittee:
             read, weigh = view(edges, weights)
             said.append((model.logits(read, weigh) / temperature).log_softmax(dim=1))
             if chance is not None:
-                against = against.index_put((torch.tensor(row),), self._doubted(read, weigh, chance))
+                against = against.index_put((torch.tensor(row),), doubted(read, weigh, chance, self.nodes))
         say = (say - self.doubt * against).log_softmax(dim=0)
         return torch.logsumexp(torch.stack(said) + say[..., None], dim=0) / self.temperature
 
-    def _doubted(self, edges: Tensor, weights: Tensor, chance: Tensor) -> Tensor:
-        """(n,) share of what is read at a node that is probably made up."""
-        suspect = torch.cat([chance, chance.new_zeros(len(weights) - len(chance))]) * weights
-        both = torch.stack([suspect, weights])
-        sums = torch.zeros(2, self.nodes, dtype=weights.dtype, device=weights.device)
-        sums = sums.index_add(1, edges[0], both).index_add(1, edges[1], both)
-        return sums[0] / sums[1].clamp_min(_NEXT_TO_NOTHING)
+
+def doubted(edges: Tensor, weights: Tensor, chance: Tensor, nodes: int) -> Tensor:
+    """(n,) share of what is read at a node that is probably made up.
+
+    Args:
+        edges: (2, m + q) that are read.
+        weights: (m + q,) of these.
+        chance: (m,) how likely the first of them are made up; the others are not doubted.
+        nodes: n.
+    """
+    suspect = torch.cat([chance, chance.new_zeros(len(weights) - len(chance))]) * weights
+    both = torch.stack([suspect, weights])
+    sums = torch.zeros(2, nodes, dtype=weights.dtype, device=weights.device)
+    sums = sums.index_add(1, edges[0], both).index_add(1, edges[1], both)
+    return sums[0] / sums[1].clamp_min(_NEXT_TO_NOTHING)

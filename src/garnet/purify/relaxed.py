@@ -28,6 +28,19 @@ class Relaxed(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one of a defence's models reads of a graph.
+
+    Attributes:
+        read: what it reads, near that graph.
+        share: how much the model counts: at all nodes, or (n,) at each of them.
+    """
+
+    read: Relaxed
+    share: float | Tensor = 1.0
+
+
 def as_it_is(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """No purifier: the model reads the graph."""
     return edges, weights

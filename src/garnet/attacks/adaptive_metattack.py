@@ -1,0 +1,136 @@
+"""Poisoning by one who knows the whole defence: Metattack on what the defence would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from garnet.attacks.adaptive import KnownDefense, known
+from garnet.attacks.base import Attack, Task, flips
+from garnet.attacks.gated_flips import Gate, GatedFlips, read_by
+from garnet.attacks.meta_gradient import Aim, Descent, aim_of, linear_meta_gradient
+from garnet.attacks.models import Labels
+from garnet.attacks.relaxation import target_groups
+from garnet.backbones import LinearGCN
+from garnet.graph.graph import Edges, Graph
+from garnet.graph.perturbation import Perturbation
+from garnet.parameters import Count, Device, Positive, Share
+from garnet.purify.relaxed import View, as_it_is
+
+_LR = 3.0
+"""Of the surrogate, as for Metattack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveMetattack(Attack):
+    """The meta-gradient on the purified graph, times what of each flip the purifier would let through.
+
+    A surrogate is trained on what the defence makes of the graph, and the gradient of its loss is followed back through
+    all of its training, as in `Metattack`. The defence says what it would make of every promising pair: flips that it
+    would undo gain nothing. A chunk of flips is made by one gradient; then the defence is run anew on what they made of
+    the graph. For a defence of several views, such as a committee, the gains of all views are added, each as far as the
+    view counts; one that has no purifier reads the graph as it is.
+
+    Threat model: poisoning by one who knows all edges and features, the labels of the training nodes, and the defence
+    with all of its parameters and random choices, but for the weights that its model will learn. On the whole graph, or
+    aimed at some nodes; flips may be anywhere in either case. No node loses its last edge.
+
+    Attributes:
+        defense: the defence that is known, or its name.
+        chunk: flips after which the defence is run anew.
+        stride: flips that are made by one gradient.
+        mix: share of these that is made by the gradient on the graph as it is, whatever the defence makes of it.
+        candidates: pairs that the defence is asked about for each of its views, those of the largest gradient.
+        labels: the classes that nodes without a label are to lose: those that the victim or else a surrogate has
+            `predicted` on the clean graph, or the `true` ones as far as there are any.
+        sharpness: of the tanh of the margin, as in Metattack.
+        steps: of the surrogate's training.
+        device: where gradients are computed.
+    """
+
+    scope: ClassVar[Literal["either"]] = "either"
+    needs: ClassVar[tuple[str, ...]] = ("features", "labels", "split")
+    threat: ClassVar[Literal["poisoning"]] = "poisoning"
+
+    defense: KnownDefense = "garnet"
+    chunk: Count = 50
+    stride: Count = 5
+    mix: Share = 0.0
+    candidates: Count = 20_000
+    labels: Labels = "predicted"
+    sharpness: Positive = 0.3
+    steps: Count = 40
+    device: Device = "cpu"
+
+    def _run(self, task: Task) -> Iterator[Edges]:
+        defense, aim, made = known(self.defense), self._aim(task), task.done
+        start, views = -1, tuple[View, ...]()
+        for targets, chunk, begin, end in self._windows(task):
+            if made.shape[1] >= end:
+                continue
+            if chunk != start:
+                task.tell("run the defence", chunk, task.budget)
+                start, views = chunk, defense.views(_flipped(task.graph, made[:, :chunk]))
+            # One that was stopped within a window finds the rest of it again.
+            found = self._window(task, views, _aimed_at(aim, targets), made[:, :begin])[:, : end - begin]
+            for flip in found.T[made.shape[1] - begin :]:
+                made = np.concatenate([made, flip[:, None]], axis=1)
+                yield flip[:, None]
+            if made.shape[1] < end:
+                return  # no other pair is allowed
+
+    def _windows(self, task: Task) -> Iterator[tuple[NDArray[np.int64], int, int, int]]:
+        """The targets of the flips of each gradient, where the chunk of these begins, and where they begin and end."""
+        start = 0
+        for targets, budget in target_groups(task):
+            for chunk in range(start, start + budget, self.chunk):
+                last = min(chunk + self.chunk, start + budget)
+                for begin in range(chunk, last, self.stride):
+                    yield targets, chunk, begin, min(begin + self.stride, last)
+            start += budget
+
+    def _aim(self, task: Task) -> Aim:
+        aim = aim_of(task, LinearGCN(), "self", self.device, unit=True)
+        if self.labels == "true":
+            true = torch.from_numpy(task.labels).to(aim.labels)
+            aim = replace(aim, labels=torch.where(true >= 0, true, aim.labels))
+        return replace(aim, loss="tanh-margin", sharpness=self.sharpness)
+
+    def _window(self, task: Task, views: tuple[View, ...], aim: Aim, made: Edges) -> Edges:
+        """The next flips, (2, stride), the best first; fewer if no more are allowed."""
+        graph = _flipped(task.graph, made)
+        seed = int(np.random.default_rng((task.seed, made.shape[1])).integers(2**62))
+        bare = round(self.mix * self.stride)
+        chosen: list[tuple[int, int]] = []
+        for some, count in ((views, self.stride - bare), ((View(as_it_is),), bare)):
+            if count:
+                gates = [self._gate(view, graph, aim, seed) for view in some]
+                taken = np.concatenate([made, flips(chosen)], axis=1).T
+                chosen += GatedFlips(graph, gates, self.candidates, taken, self.device).best(count)
+        return flips(chosen)
+
+    def _gate(self, view: View, graph: Graph, aim: Aim, seed: int) -> Gate:
+        """A view, and the gradient on what it gives; every view's surrogate begins with the same weights."""
+        read = read_by(view.read, graph, self.device)
+        counted = replace(aim, share=aim.share * torch.as_tensor(view.share).to(aim.share))
+        descent = Descent(steps=self.steps, lr=_LR, hidden=None)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        return Gate(view.read, read, linear_meta_gradient(read, counted, descent, generator))
+
+
+def _flipped(graph: Graph, made: Edges) -> Graph:
+    return Perturbation.of(graph, made).apply(graph) if made.shape[1] else graph
+
+
+def _aimed_at(aim: Aim, targets: NDArray[np.int64]) -> Aim:
+    """The same, of which only some nodes count; none are all of them."""
+    if not len(targets):
+        return aim
+    share = torch.zeros_like(aim.share)
+    share[torch.from_numpy(targets).to(share.device)] = 1 / len(targets)
+    return replace(aim, share=share)
