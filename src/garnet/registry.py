@@ -169,6 +169,7 @@ ATTACKS = Registry(
         "sga": "garnet.attacks.sga:SGA",
         "feature-flip": "garnet.attacks.features:FeatureFlip",
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
+        "query-search": "garnet.attacks.query_search:QuerySearch",
     },
 )
 DATASETS = Registry("graph", "garnet.datasets", {})

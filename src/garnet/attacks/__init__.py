@@ -8,6 +8,7 @@ from garnet.attacks.lowblow import LowBlow
 from garnet.attacks.metattack import Metattack
 from garnet.attacks.nettack import Nettack
 from garnet.attacks.pgd import PGD, MinMax
+from garnet.attacks.query_search import QuerySearch
 from garnet.attacks.random import Random
 from garnet.attacks.sga import SGA
 from garnet.graph.budget import Budget
@@ -27,6 +28,7 @@ __all__ = [
     "Metattack",
     "MinMax",
     "Nettack",
+    "QuerySearch",
     "Random",
     "Stop",
     "Task",
