@@ -169,6 +169,7 @@ ATTACKS = Registry(
         "sga": "garnet.attacks.sga:SGA",
         "feature-flip": "garnet.attacks.features:FeatureFlip",
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
+        "adaptive-features": "garnet.attacks.adaptive_features:AdaptiveFeatures",
         "query-search": "garnet.attacks.query_search:QuerySearch",
     },
 )

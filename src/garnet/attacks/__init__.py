@@ -1,5 +1,6 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
+from garnet.attacks.adaptive_features import AdaptiveFeatures
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
@@ -20,6 +21,7 @@ __all__ = [
     "PGD",
     "PRBCD",
     "SGA",
+    "AdaptiveFeatures",
     "Attack",
     "Budget",
     "FeatureFlip",
