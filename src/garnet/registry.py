@@ -171,6 +171,8 @@ ATTACKS = Registry(
         "adaptive-evasion": "garnet.attacks.adaptive_evasion:AdaptiveEvasion",
         "feature-flip": "garnet.attacks.features:FeatureFlip",
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
+        "adaptive-features": "garnet.attacks.adaptive_features:AdaptiveFeatures",
+        "query-search": "garnet.attacks.query_search:QuerySearch",
     },
 )
 DATASETS = Registry("graph", "garnet.datasets", {})

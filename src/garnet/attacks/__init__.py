@@ -1,6 +1,7 @@
 """Attacks on graphs: each a value that, called with a graph and a budget, returns the changes it would make."""
 
 from garnet.attacks.adaptive_evasion import AdaptiveEvasion
+from garnet.attacks.adaptive_features import AdaptiveFeatures
 from garnet.attacks.adaptive_metattack import AdaptiveMetattack
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
@@ -10,6 +11,7 @@ from garnet.attacks.lowblow import LowBlow
 from garnet.attacks.metattack import Metattack
 from garnet.attacks.nettack import Nettack
 from garnet.attacks.pgd import PGD, MinMax
+from garnet.attacks.query_search import QuerySearch
 from garnet.attacks.random import Random
 from garnet.attacks.sga import SGA
 from garnet.graph.budget import Budget
@@ -22,6 +24,7 @@ __all__ = [
     "PRBCD",
     "SGA",
     "AdaptiveEvasion",
+    "AdaptiveFeatures",
     "AdaptiveMetattack",
     "Attack",
     "Budget",
@@ -31,6 +34,7 @@ __all__ = [
     "Metattack",
     "MinMax",
     "Nettack",
+    "QuerySearch",
     "Random",
     "Stop",
     "Task",

@@ -128,6 +128,30 @@ class FeatureModel:
         return model
 
     @classmethod
+    def read_by(cls, said: Predictor, clean: Graph, device: str = "cpu") -> FeatureModel:
+        """The model behind what a defence says of a graph, on what the defence made of that graph.
+
+        All else that the defence makes of features stays as it is there; what is added is added to the clean ones.
+
+        Args:
+            said: what is said of a graph, whose features may have been changed.
+            clean: with features as they were.
+            device: where to compute.
+
+        Raises:
+            ParameterError: no gradient of the model reaches the features.
+        """
+        if said.backbone is None:
+            raise ParameterError("The victim is no model with a gradient; give a trained backbone, or none.")
+        parameters = {name: value[None].to(device) for name, value in said.parameters.items()}
+        inputs, features = said.backbone.prepare(said.graph, device), require_features(clean, "the attack reads them")
+        if isinstance(inputs, TorchModuleInputs):
+            inputs = said.backbone.prepare(replace(said.graph, features=features), device)
+        model = cls(said.backbone, parameters, inputs, features, Features.of(clean, device), device)
+        model._require_gradient()
+        return model
+
+    @classmethod
     def of_task(cls, task: Task, surrogate: str | Backbone[Any], device: str = "cpu") -> FeatureModel:
         """The victim of a task, or a surrogate trained on its clean graph."""
         if task.victim is not None:
@@ -175,15 +199,13 @@ class FeatureModel:
         """Logits, and on what they depend: products with the features and their other factors, or features."""
         inputs: Any
         products: list[tuple[Tensor, Tensor | None]] = []
+        watched = Features(_Watched(self.clean.matrix, places, changes, products))
         if isinstance(self.inputs, TorchModuleInputs):
             x = self.inputs.x.index_put((places[0], places[1]), changes, accumulate=True).requires_grad_()
             products.append((x, None))
             # A new list: layers that keep what they have made of their first features must not see these.
             inputs = replace(self.inputs, x=x, built=[])
-        elif isinstance(self.inputs, Features) or isinstance(getattr(self.inputs, "features", None), Features):
-            watched = Features(_Watched(self.clean.matrix, places, changes, products))
-            inputs = watched if isinstance(self.inputs, Features) else replace(self.inputs, features=watched)
-        else:
+        elif (inputs := _with_features(self.inputs, watched)) is None:
             raise ParameterError(_no_gradient(self.backbone))
         return self.backbone.logits(self.parameters, inputs, None)[0], products
 
@@ -217,6 +239,19 @@ class _Watched:
             product.index_add_(0, places[0], changes[:, None] * block[places[1]])
         self._products.append((product.requires_grad_(), block.detach()))
         return product
+
+
+def _with_features(inputs: Any, features: Features) -> Any:
+    """The inputs of a model, or of each of several that have a view of their own, with other features; None of none."""
+    if isinstance(inputs, Features):
+        return features
+    if isinstance(getattr(inputs, "features", None), Features):
+        return replace(inputs, features=features)
+    views = getattr(inputs, "views", None)
+    if not isinstance(views, dict):
+        return None
+    changed = {name: _with_features(view, features) for name, view in views.items()}
+    return None if any(view is None for view in changed.values()) else replace(inputs, views=changed)
 
 
 def _no_gradient(backbone: Backbone[Any]) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from garnet.attacks.base import Attack, Task
-from garnet.attacks.feature_model import FeatureGradient, FeatureModel, Gains
-from garnet.attacks.models import Labels, Surrogate, attack_loss, attacked_labels, attacked_nodes
+from garnet.attacks.feature_changes import Bounds, FeatureGroup, as_entries, is_binary, no_changes, promising
+from garnet.attacks.feature_model import FeatureModel, Gains
+from garnet.attacks.models import Labels, Surrogate, attacked_labels, attacked_nodes
 from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import require_features
 from garnet.errors import GraphError
@@ -76,7 +75,7 @@ class FeatureFlip(Attack):
                 places = torch.cat([places, chosen], dim=1)
                 new = places[:, max(start, done.shape[1]) :]
                 if new.shape[1]:
-                    yield _entries(model, new, 1 - model.at(new))
+                    yield as_entries(model, new, 1 - model.at(new))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +121,10 @@ class FeaturePGD(Attack):
 
     def _run(self, task: Task) -> Iterator[Entries]:
         model = FeatureModel.of_task(task, self.surrogate, self.device)
-        bounds = _Bounds.of(model, self.epsilon, self.unit)
-        settled, fixed = _nothing(self.device)
+        bounds = Bounds.of(model, self.epsilon, self.unit)
+        settled, fixed = no_changes(self.device)
         for group in _groups(self, task, model):
-            places, changes = _nothing(self.device)
+            places, changes = no_changes(self.device)
             best, most, quota = (places, changes), -math.inf, group.quota(settled)
             for step in range(self.rounds + self.steps + 1):
                 taken = torch.cat([settled, places], dim=1)
@@ -133,60 +132,21 @@ class FeaturePGD(Attack):
                 task.tell(f"step {step} of {self.rounds + self.steps}, loss {value:.4f}")
                 if step >= self.rounds and value > most:
                     best, most = (places, changes), float(value)
-                kept, size = _promising(self, step, quota, gradient.at(places) * bounds.corner(gradient, places))
+                worth = gradient.at(places) * bounds.corner(gradient, places)
+                kept, size = promising(step, self.rounds, self.renewed, quota, worth)
                 chosen, worth = group.best(gradient, size - len(kept), bounds.worth, taken)
                 places = torch.cat([places[:, kept], chosen[:, worth > 0]], dim=1)
                 changes = bounds.corner(gradient, places)
             settled, fixed = torch.cat([settled, best[0]], dim=1), torch.cat([fixed, best[1]])
-            yield _entries(model, best[0], bounds.inside(best[0], model.at(best[0]) + best[1]))
+            yield as_entries(model, best[0], bounds.inside(best[0], model.at(best[0]) + best[1]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Nodes that are attacked together.
-
-    Attributes:
-        nodes: which.
-        classes: what they are to lose.
-        budget: changes for all of them.
-        kind: name of the loss.
-        open: nodes whose features may be changed; None if those of all may.
-        width: number of features.
-    """
-
-    nodes: Tensor
-    classes: Tensor
-    budget: int
-    kind: str
-    open: Tensor | None
-    width: int
-
-    def loss(self, logits: Tensor) -> Tensor:
-        """What the attacker wants large, of the logits of all nodes."""
-        return attack_loss(self.kind, logits[self.nodes], self.classes)
-
-    def quota(self, taken: Tensor) -> int:
-        """The budget, or as many entries as are left."""
-        if self.open is None:
-            return self.budget
-        return min(self.budget, len(self.open) * self.width - int(torch.isin(taken[0], self.open).sum()))
-
-    def best(self, gradient: FeatureGradient, count: int, gains: Gains, taken: Tensor) -> tuple[Tensor, Tensor]:
-        """Entries to change, the best first, and what they are worth."""
-        if self.open is not None:
-            return gradient.largest(count, gains, self.open, taken)
-        felt = gradient.left.any(dim=1)
-        if int(felt.sum()) * self.width - int(felt[taken[0]].sum()) < count:
-            felt = torch.ones_like(felt)
-        return gradient.largest(count, gains, felt.nonzero()[:, 0], taken)
-
-
-def _groups(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> Iterator[_Group]:
+def _groups(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -> Iterator[FeatureGroup]:
     """All nodes under attack at once, or one target after the other if each has a budget of its own."""
     numbers = attacked_nodes(task)
     nodes = torch.from_numpy(numbers).to(attack.device)
     classes = attacked_labels(
-        task, numbers, attack.labels, lambda: model.logits(*_nothing(attack.device)), attack.device
+        task, numbers, attack.labels, lambda: model.logits(*no_changes(attack.device)), attack.device
     )
     width, each = model.features.shape[1], task.per_target
     together = len(nodes) if each is None else 1
@@ -194,7 +154,7 @@ def _groups(attack: FeatureFlip | FeaturePGD, task: Task, model: FeatureModel) -
     several = "masked-cross-entropy" if evaded else "tanh-margin"
     loss = attack.loss if attack.loss != "auto" else "margin" if together == 1 else several
     for own, lost in zip(torch.split(nodes, together), torch.split(classes, together), strict=True):
-        yield _Group(own, lost, each or task.budget, loss, own if attack.direct else None, width)
+        yield FeatureGroup(own, lost, each or task.budget, loss, own if attack.direct else None, width)
 
 
 def _flips_of(model: FeatureModel) -> Gains:
@@ -207,70 +167,8 @@ def _flips_of(model: FeatureModel) -> Gains:
     return gains
 
 
-@dataclass(frozen=True, eq=False)
-class _Bounds:
-    """Where entries may go: (d,) how far a feature's entries move, and the least and largest value it has anywhere."""
-
-    model: FeatureModel
-    reach: Tensor
-    least: Tensor
-    largest: Tensor
-
-    @classmethod
-    def of(cls, model: FeatureModel, epsilon: float, unit: str) -> _Bounds:
-        matrix: Any = model.features
-        ends = [one.toarray() if sp.issparse(one) else one for one in (matrix.min(axis=0), matrix.max(axis=0))]
-        least, largest = (torch.from_numpy(np.ravel(end).astype(np.float32)).to(model.device) for end in ends)
-        if unit == "absolute":
-            return cls(model, torch.full_like(least, epsilon), least, largest)
-        wide = matrix.astype(np.float64)
-        mean, square = (np.asarray(one.mean(axis=0)).ravel() for one in (wide, wide * wide))
-        spread = np.sqrt(np.maximum(square - mean**2, 0))
-        return cls(model, torch.from_numpy((epsilon * spread).astype(np.float32)).to(model.device), least, largest)
-
-    def corner(self, gradient: FeatureGradient, places: Tensor) -> Tensor:
-        """(m,) what is added to entries if each goes as far as it may where the loss grows."""
-        limits = (one[places[1]] for one in (self.reach, self.least, self.largest))
-        return _farthest(gradient.at(places), self.model.at(places), *limits)
-
-    def inside(self, places: Tensor, values: Tensor) -> Tensor:
-        """Values (m,) of entries, after rounding has put some just outside of what a feature may be."""
-        return values.clamp(self.least[places[1]], self.largest[places[1]])
-
-    def worth(self, nodes: Tensor, slopes: Tensor) -> Tensor:
-        """(b, d) by how much the loss then grows, to first order, for each entry of some nodes."""
-        return slopes * _farthest(slopes, self.model.rows(nodes), self.reach, self.least, self.largest)
-
-
-def _farthest(slopes: Tensor, clean: Tensor, reach: Tensor, least: Tensor, largest: Tensor) -> Tensor:
-    return torch.where(slopes > 0, torch.minimum(reach, largest - clean), torch.maximum(-reach, least - clean))
-
-
-def _promising(attack: FeaturePGD, step: int, quota: int, worth: Tensor) -> tuple[Tensor, int]:
-    """Which of the entries stay after a step, by what each is worth, and how many there shall be."""
-    if step < attack.rounds:
-        return torch.arange(len(worth), device=worth.device), quota * (step + 1) // attack.rounds
-    staying = math.ceil(quota * (1 - attack.renewed / math.sqrt(step - attack.rounds + 1)))
-    kept = worth.argsort(descending=True, stable=True)[:staying]
-    return kept[worth[kept] > 0], quota
-
-
-def _nothing(device: str) -> tuple[Tensor, Tensor]:
-    """No entries, and no changes of them."""
-    return torch.zeros((2, 0), dtype=torch.int64, device=device), torch.zeros(0, device=device)
-
-
-def _entries(model: FeatureModel, places: Tensor, after: Tensor) -> Entries:
-    """Changes as an attack yields them, without those that come to nothing."""
-    before = model.at(places)
-    moved = before != after
-    values = [one[moved].cpu().numpy() for one in (before, after)]
-    return Entries(places[:, moved].cpu().numpy(), *values)
-
-
 def _require_binary(features: Any) -> None:
-    values = features.data if sp.issparse(features) else features
-    if not ((values == 0) | (values == 1)).all():
+    if not is_binary(features):
         raise GraphError(
             "Words are flipped where features are 0 or 1, and the graph has others; make them binary, or bend them "
             "with the attack feature-pgd."

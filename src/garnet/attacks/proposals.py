@@ -1,0 +1,176 @@
+"""Flips worth trying against a defence that only answers, and the credit that each has in what they do together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from garnet.attacks.adaptive import Oracle, Reached
+from garnet.attacks.models import margins
+from garnet.graph.graph import Graph
+
+_TRIED = 8
+"""Nodes that are compared before one of them is joined."""
+_NEARBY = 0.25
+"""What the neighbour of an end counts in the credit of a flip, beside the end."""
+_DRAWS = 4
+"""How often a pair is drawn anew that is flipped already."""
+_KINDS = ("any", "alike", "falling", "proven", "cut")
+
+
+class Answer(NamedTuple):
+    """What a defence said of a graph.
+
+    Attributes:
+        harm: share of the nodes under attack that are wrong, and the loss.
+        said: (n,) classes.
+        second: (n,) the likeliest class but the right one; but that which is said, of a node not under attack.
+        margins: (n,) by how much nodes under attack are right; infinite for others.
+        at_nodes: (n,) harm done to each node under attack, between -1 and 2; 0 for others.
+    """
+
+    harm: tuple[float, float]
+    said: NDArray[np.int64]
+    second: NDArray[np.int64]
+    margins: NDArray[np.float32]
+    at_nodes: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, reached: Reached) -> Answer:
+        """From what was reached."""
+        logits, nodes, labels = reached.logits, reached.oracle.nodes, reached.oracle.labels
+        said = logits.argmax(dim=1)
+        lost = said.clone()
+        lost[nodes] = labels
+        second = logits.scatter(1, lost[:, None], -torch.inf).argmax(dim=1)
+        ahead = torch.full((len(logits),), torch.inf).index_put((nodes,), margins(logits[nodes], labels))
+        harmed = (said != lost).float() - torch.tanh(ahead)
+        attacked = torch.zeros(len(logits), dtype=torch.bool).index_fill(0, nodes, True)
+        harmed = torch.where(attacked, harmed, 0.0)
+        return cls(reached.harm, said.numpy(), second.numpy(), ahead.numpy(), harmed.numpy())
+
+
+class Proposals:
+    """Draws flips, and learns from what they did which kinds of them are worth drawing.
+
+    Attributes:
+        tried: (n,) how often flips were aimed at a node.
+        worth: (n,) the credit that flips have earned with a node as their other end.
+    """
+
+    def __init__(self, graph: Graph, oracle: Oracle, generator: np.random.Generator) -> None:
+        self.graph, self.generator, self.nodes = graph, generator, oracle.nodes.numpy()
+        self.counts = np.diff(graph.adjacency.indptr)
+        self.features = _unit_rows(graph.features)
+        self.tried = np.zeros(graph.num_nodes)
+        self.worth = np.zeros(graph.num_nodes)
+        self.done, self.good = np.zeros(len(_KINDS)), np.zeros(len(_KINDS))
+
+    def promising(self, count: int, answer: Answer) -> NDArray[np.int64]:
+        """(count,) nodes that are still right: with a small lead, few edges and few flips tried, and by chance."""
+        right = self.nodes[answer.margins[self.nodes] > 0]
+        if not len(right):
+            right = self.nodes
+        lead = answer.margins[right].clip(1e-3) * np.sqrt((1 + self.counts[right]) * (1 + self.tried[right]))
+        chance = -2 * np.log(lead) + self.generator.gumbel(size=len(right))
+        order = right[np.argsort(-chance, kind="stable")]
+        return np.resize(order, count)
+
+    def numbers(self, owners: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(j,) one for each pair, in either order of its nodes."""
+        return np.minimum(owners, others) * np.int64(self.graph.num_nodes) + np.maximum(owners, others)
+
+    def of(
+        self, owners: NDArray[np.int64], answer: Answer, taken: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The other end of a flip at each of some nodes, -1 where none was found, and the kinds of them.
+
+        Args:
+            owners: (j,) nodes.
+            answer: what is said before.
+            taken: numbers of pairs that are flipped already.
+        """
+        others, kinds = np.full(len(owners), -1), np.zeros(len(owners), dtype=np.int64)
+        by_class = [np.flatnonzero(answer.said == one) for one in range(int(answer.second.max()) + 1)]
+        chances = (self.good + 1) / (self.done + 2)
+        for _ in range(_DRAWS):
+            missing = np.flatnonzero(others < 0)
+            if not len(missing):
+                break
+            kinds[missing] = self.generator.choice(len(_KINDS), size=len(missing), p=chances / chances.sum())
+            for slot in missing:
+                others[slot] = self._other(int(owners[slot]), _KINDS[kinds[slot]], answer, by_class)
+            pairs = np.where(others >= 0, self.numbers(owners, others), -1 - np.arange(len(owners)))
+            first = np.zeros(len(owners), dtype=bool)
+            first[np.unique(pairs, return_index=True)[1]] = True
+            others[~first | np.isin(pairs, taken)] = -1
+        return others, kinds
+
+    def _other(self, owner: int, kind: str, answer: Answer, by_class: list[NDArray[np.int64]]) -> int:
+        """The other end of a flip of some kind at a node; -1 if there is none."""
+        start, end = self.graph.adjacency.indptr[owner : owner + 2]
+        neighbors = self.graph.adjacency.indices[start:end]
+        if kind == "cut":
+            alike = neighbors[answer.said[neighbors] == answer.said[owner]]
+            return int(self.generator.choice(alike)) if len(alike) else -1
+        group = by_class[answer.second[owner]]
+        if not len(group):
+            group = np.arange(self.graph.num_nodes)
+        drawn = group[self.generator.integers(len(group), size=1 if kind == "any" else _TRIED)]
+        drawn = drawn[(drawn != owner) & ~np.isin(drawn, neighbors)]
+        if not len(drawn):
+            return -1
+        if kind == "alike" and self.features is not None:
+            return int(drawn[np.asarray((self.features[drawn] @ self.features[[owner]].T).todense()).argmax()])
+        if kind == "falling":
+            # Right itself, with the class of the owner in the second place: one flip may take both.
+            lead = np.where(answer.second[drawn] == answer.said[owner], np.abs(answer.margins[drawn]), np.inf)
+            return int(drawn[lead.argmin()])
+        return int(drawn[self.worth[drawn].argmax()])
+
+    def credit(self, ends: list[NDArray[np.int64]], before: Answer, after: Answer) -> NDArray[np.float64]:
+        """(j,) how much of the harm that came between two answers is owed to each of j changes.
+
+        The harm at a node is shared by the changes that have it, or a neighbour of it, at one of their ends.
+
+        Args:
+            ends: (j,) nodes that a change has to do with, each.
+            before: what was said before.
+            after: what was said then.
+        """
+        count, n = len(ends[0]), self.graph.num_nodes
+        rows = np.tile(np.arange(count), len(ends))
+        own = sp.csr_array((np.ones(len(rows)), (rows, np.concatenate(ends))), shape=(count, n))
+        own.data[:] = 1
+        near = own @ (self.graph.adjacency != 0).astype(np.float64)
+        share = own + _NEARBY * near
+        claims = np.asarray(share.sum(axis=0)).ravel()
+        harm = (after.at_nodes - before.at_nodes) / np.maximum(claims, 1e-12)
+        return np.asarray(share @ harm).ravel()
+
+    def learn(
+        self,
+        owners: NDArray[np.int64],
+        others: NDArray[np.int64],
+        kinds: NDArray[np.int64],
+        credit: NDArray[np.float64],
+    ) -> None:
+        """Take note of what flips did."""
+        np.add.at(self.tried, owners, 1)
+        joined = kinds != _KINDS.index("cut")
+        np.add.at(self.worth, others[joined], credit[joined])
+        np.add.at(self.done, kinds, 1)
+        np.add.at(self.good, kinds, credit > 0)
+
+
+def _unit_rows(features: Any) -> Any:
+    """Features of which each row has length one, sparse; None if there are none."""
+    if features is None or not features.shape[1]:
+        return None
+    rows = sp.csr_array(features, dtype=np.float64)
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    return sp.csr_array(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ rows)
