@@ -384,7 +384,9 @@ def test_an_evaded_graph_is_purified_as_the_one_in_training_was():
 def test_near_its_graph_a_defence_as_an_attacker_follows_it_is_the_defence(name):
     graph, whole = GRAPHS["isolated node"], defense(name)
     trained = whole.fit(graph)
-    if whole.learns_one_graph:
+    if whole.learns_one_graph or name == "rsgnn":  # whose features join all nodes of so small a graph anyway
+        with pytest.raises(GarnetError):
+            whole.relaxed(trained, graph)
         return
     model = whole.relaxed(trained, graph)
     edges, weights = model.edges(graph)

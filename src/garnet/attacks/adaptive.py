@@ -17,7 +17,7 @@ from garnet.errors import ParameterError
 from garnet.graph.graph import Edges, Graph
 from garnet.graph.perturbation import Perturbation
 from garnet.parameters import Rule
-from garnet.purify.relaxed import View
+from garnet.purify.relaxed import View, Way
 from garnet.registry import defense_named
 from garnet.training.predictor import Predictor
 
@@ -34,7 +34,7 @@ class Known(Protocol):
         """What it says of another graph."""
         ...
 
-    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """The same as a function of the weights of edges."""
         ...
 
@@ -128,9 +128,9 @@ class Reached:
         wrong = (said.argmax(dim=1) != labels).double().mean()
         return float(wrong), float(attack_loss(self.oracle.loss, said, labels))
 
-    def relaxation(self, turn: bool) -> Relaxation:
+    def relaxation(self, way: Way) -> Relaxation:
         """The clean graph with undecided flips, as the defence sees it near this one."""
-        model = self.oracle.defense.relaxed(self.oracle.predictor, self.graph, turn=turn)
+        model = self.oracle.defense.relaxed(self.oracle.predictor, self.graph, way=way)
         edges, weights = model.edges(self.oracle.graph)
         nodes, labels = self.oracle.nodes.to(model.device), self.oracle.labels.to(model.device)
         return Relaxation(model, nodes, labels, self.oracle.loss, edges, weights)

@@ -17,6 +17,7 @@ from garnet.attacks.models import Labels
 from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, as_edges, pair_numbers, target_groups
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Positive, Share
+from garnet.purify.relaxed import Way
 
 _STILL_LIKELY = 1e-3
 """A pair with a smaller probability makes room for another in the next round."""
@@ -39,8 +40,9 @@ class AdaptiveEvasion(Attack):
     Attributes:
         defense: the defence that is known, or its name.
         flips: whether `any` pair may be flipped, or there are `additions` or `deletions` alone.
-        turn: whether gradients pass the eigenvectors of a defence that has some, as perturbation theory has them turn;
-            otherwise they stay as they are during a round.
+        way: how gradients pass what comes before the model. `still` holds eigenvectors as they are during a round, and
+            looks for flips that the defence keeps; `turning` passes the eigenvectors too, as perturbation theory has
+            them turn; `open` takes every flip for kept, and finds those that do harm by what they cost the others.
         block_size: pairs looked at together, beside the edges that there are.
         guided: share of these that join a node to its second class.
         rounds: after each of which the defence is asked, and made differentiable anew.
@@ -54,16 +56,16 @@ class AdaptiveEvasion(Attack):
     needs: ClassVar[tuple[str, ...]] = ("labels", "split")
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"flips": "deletions"}, {"turn": True})
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"way": "open"}, {"way": "turning"}, {"flips": "deletions"})
     """What differs from the defaults where all that it can do is tried."""
 
     defense: KnownDefense = "garnet"
     flips: Literal["any", "additions", "deletions"] = "any"
-    turn: bool = False
-    block_size: Count = 200_000
+    way: Way = "still"
+    block_size: Count = 60_000
     guided: Share = 0.5
-    rounds: Count = 12
-    steps: Count = 20
+    rounds: Count = 10
+    steps: Count = 15
     lr: Positive = 0.25
     loss: Loss = "tanh-margin"
     labels: Labels = "true"
@@ -83,7 +85,7 @@ class AdaptiveEvasion(Attack):
         """The numbers of the flips that did most harm."""
         n, done = task.graph.num_nodes, pairs.taken
         reached = oracle.after(as_edges(done, n))
-        problem = reached.relaxation(self.turn)
+        problem = reached.relaxation(self.way)
         block = _Block(self, task, pairs, generator).fresh(oracle, reached.logits).to(problem.model.device)
         ascent = ProjectedAscent(problem, min(budget, pairs.size), block)
         best, found = (-1.0, -1.0), done[:0]
@@ -98,7 +100,7 @@ class AdaptiveEvasion(Attack):
             if number + 1 < self.rounds:
                 block = _Block(self, task, pairs, generator).fresh(oracle, reached.logits).to(problem.model.device)
                 ascent.refill(block, _STILL_LIKELY)
-                ascent.face(reached.relaxation(self.turn).model)
+                ascent.face(reached.relaxation(self.way).model)
         return found
 
 

@@ -79,7 +79,7 @@ def opponents(
     elif isinstance(attacks, str) or not isinstance(attacks, Sequence) or not attacks:
         raise ParameterError(f"The 'attacks' must be a list of attacks, at least one. Got {brief(attacks)} instead.")
     else:
-        chosen = [_opponent(one, defense, device) for one in attacks]
+        chosen = [opponent for one in attacks for opponent in _variants(one, defense, device)]
     control = [] if any(one.name == CONTROL for one in chosen) else [_opponent(CONTROL, defense, device)]
     return tuple(_told_apart([*control, *chosen]))
 
@@ -95,13 +95,9 @@ def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
         if _refusal(kind) or lacks or (evades and defense.learns_one_graph):
             continue
         try:
-            opponent = _opponent(name, defense, device)
+            yield from _variants(name, defense, device)
         except GarnetError:  # an attack on one kind of defence, which is not this one
             continue
-        variants: Sequence[dict[str, Any]] = getattr(kind, "variants", ({},))
-        for variant in variants:
-            own: Any = opponent.attack
-            yield replace(opponent, attack=replace(own, **variant))
 
 
 def _has(graph: Graph, part: str) -> bool:
@@ -113,6 +109,14 @@ def _refusal(kind: Any) -> str:
     if getattr(kind, "scope", "") == "local":
         return "aims at single nodes"
     return "changes features" if getattr(kind, "changes", "edges") != "edges" else ""
+
+
+def _variants(wanted: str | Attack | type[Attack], defense: Defense, device: str) -> tuple[Opponent, ...]:
+    """An attack that was given with its parameters, as it is; of another, all variants that its class has."""
+    one = _opponent(wanted, defense, device)
+    own: Any = one.attack
+    variants: Sequence[dict[str, Any]] = () if isinstance(wanted, Attack) else getattr(type(own), "variants", ())
+    return tuple(replace(one, attack=replace(own, **variant)) for variant in variants) or (one,)
 
 
 def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str) -> Opponent:

@@ -16,7 +16,7 @@ from garnet.errors import GraphError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import Device, require_device, require_parameters, require_seeds
 from garnet.progress import Progress
-from garnet.purify.relaxed import View, as_it_is
+from garnet.purify.relaxed import View, Way, as_it_is
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
@@ -95,7 +95,7 @@ class Defense(ABC):
             )
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
 
-    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """A model that this defence has trained, as a function of the weights of edges near a graph.
 
         This is what an attacker who knows the defence follows the gradient of. At the edges of the graph it says what
@@ -104,8 +104,7 @@ class Defense(ABC):
         Args:
             predictor: what `fit` gave back.
             graph: the graph, which need not be that of training.
-            turn: whether gradients pass eigenvectors, where the defence has some, as perturbation theory has them turn;
-                otherwise these stay as they are at the graph.
+            way: how gradients pass what comes before the model; see `garnet.purify.relaxed.Way`.
 
         Raises:
             ParameterError: no gradient reaches the edges.

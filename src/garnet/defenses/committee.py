@@ -27,7 +27,7 @@ from garnet.parameters import Device, NonNegative
 from garnet.progress import Clock, Progress, Stage, Step
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
-from garnet.purify.relaxed import Relaxed, View, as_it_is
+from garnet.purify.relaxed import Relaxed, View, Way, as_it_is
 from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
@@ -163,9 +163,9 @@ class Committee(Defense):
             )
         return predictor.votes
 
-    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
-        votes, spied, reads = predictor.parameters, *self._relaxed(graph, turn)
+        votes, spied, reads = predictor.parameters, *self._relaxed(graph, way)
         inputs, views = self.backbone.prepare(graph, self.device), {}
         for i, view in reads.items():
             own = {name.removeprefix(_name(i, "")): value for name, value in votes.items() if _of(i, name)}
@@ -181,7 +181,7 @@ class Committee(Defense):
 
     def views(self, graph: Graph) -> tuple[View, ...]:
         """See `Defense.views`: equal weights, less what each loses at nodes where its edges are doubted."""
-        spied, reads = self._relaxed(graph, False)
+        spied, reads = self._relaxed(graph, "still")
         if not reads:
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
         against = torch.zeros(len(reads), graph.num_nodes, device=self.device)
@@ -193,13 +193,13 @@ class Committee(Defense):
         say = say_at_nodes(torch.zeros(1, len(reads), device=self.device), against)[0].exp()
         return tuple(View(view, share) for view, share in zip(reads.values(), say, strict=True))
 
-    def _relaxed(self, graph: Graph, turn: bool) -> tuple[RelaxedGarnet | None, dict[int, Relaxed]]:
+    def _relaxed(self, graph: Graph, way: Way) -> tuple[RelaxedGarnet | None, dict[int, Relaxed]]:
         """What planted edges tell, and the views of all members that can read the graph, by their places."""
         spied, reads = None, dict[int, Relaxed]()
         if graph.num_edges and (self.doubt or GARNET() in self.members):
             with suppress(GarnetError):
                 spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
-                    graph, device=self.device, turn=turn
+                    graph, device=self.device, way=way
                 )
         for i, purifier in enumerate(self.members):
             with suppress(GarnetError):
@@ -208,7 +208,7 @@ class Committee(Defense):
                 elif spied is not None and purifier == GARNET():
                     reads[i] = spied
                 else:
-                    reads[i] = purifier.relaxed(graph, device=self.device, turn=turn)
+                    reads[i] = purifier.relaxed(graph, device=self.device, way=way)
         return spied, reads
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:

@@ -18,7 +18,7 @@ from garnet.parameters import Count, Seed
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import feature_block, scale
-from garnet.purify.relaxed import Frozen, never_kept
+from garnet.purify.relaxed import Frozen, Way, never_kept
 from garnet.purify.result import Ledger
 
 
@@ -55,7 +55,7 @@ class FeatureKNN(Purifier):
         ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n)
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Frozen:
+    def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:
         """See `Purifier.relaxed`: no edge of the graph counts."""
         joined = self.purify(graph).graph
         return Frozen.of(joined.with_edges(joined.edges[:, :0]), joined, never_kept, device)

@@ -18,7 +18,7 @@ from garnet.parameters import AnyNumber
 from garnet.progress import Clock, Progress
 from garnet.purify.base import CleanedGraph, Purifier
 from garnet.purify.features import scale
-from garnet.purify.relaxed import Frozen
+from garnet.purify.relaxed import Frozen, Way, kept_whole
 from garnet.purify.result import Ledger
 
 Similarity = Literal["auto", "jaccard", "cosine"]
@@ -60,7 +60,7 @@ class Jaccard(Purifier):
             ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Frozen:
+    def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:
         """See `Purifier.relaxed`: an edge that is written stays if its ends are alike enough."""
         graph = as_graph(graph)
 
@@ -68,7 +68,7 @@ class Jaccard(Purifier):
             kept = self._alike(graph, pairs.cpu().numpy()) >= self.threshold
             return torch.from_numpy(kept.astype(np.float32)).to(pairs.device)
 
-        return Frozen.of(graph, self.purify(graph).graph, judge, device)
+        return Frozen.of(graph, self.purify(graph).graph, kept_whole if way == "open" else judge, device)
 
     def _alike(self, graph: Graph, edges: Edges) -> NDArray[np.float64]:
         kind = self.similarity

@@ -17,7 +17,7 @@ from garnet.parameters import Device, require_device
 from garnet.progress import Progress, Stage
 from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
-from garnet.purify.relaxed import View
+from garnet.purify.relaxed import View, Way
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
 
@@ -76,14 +76,14 @@ class Purified(Defense):
         model = self._model
         return model.predict(predictor, graph) if isinstance(model, Defense) else super()._predict(predictor, graph)
 
-    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """See `Defense.relaxed`."""
         model = self._model
         inner = model.relaxed if isinstance(model, Defense) else super().relaxed
         if self.purifier is None:
-            return inner(predictor, graph, turn=turn)
-        view = self.purifier.relaxed(graph, device=self._device, turn=turn)
-        return ThroughPurifier(view, inner(predictor, graph, turn=turn))
+            return inner(predictor, graph, way=way)
+        view = self.purifier.relaxed(graph, device=self._device, way=way)
+        return ThroughPurifier(view, inner(predictor, graph, way=way))
 
     def views(self, graph: Graph) -> tuple[View, ...]:
         """See `Defense.views`; a defence behind a purifier is taken to read all that this gives."""

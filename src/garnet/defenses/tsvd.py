@@ -21,6 +21,7 @@ from garnet.linalg.low_rank import LowRank
 from garnet.linalg.sparse import WeightedMatrix
 from garnet.parameters import Bytes, Count, Device
 from garnet.progress import Clock, Progress
+from garnet.purify.relaxed import Way
 from garnet.spectral import Spectrum, choose_solver
 from garnet.spectral.perturbation import truncated
 from garnet.training.loop import Training, train
@@ -72,14 +73,14 @@ class TSVD(Defense):
         whole = replace(predictor, backbone=_OnLowRank(self))
         return replace(whole.on(graph, device=self.device), backbone=None)
 
-    def relaxed(self, predictor: Predictor, graph: Graph, *, turn: bool = False) -> EdgeFunction:
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """See `Defense.relaxed`: the low-rank matrix turns with the edges, to first order."""
         self._require_possible(graph)
         inputs = self.backbone.prepare(graph, self.device)
         if not isinstance(inputs, GCNInputs):
             raise ParameterError(f"No gradient of {self.backbone!r} reaches the edges here; take GCN or GPRGNN.")
         stacked = {name: value[None].to(self.device) for name, value in predictor.parameters.items()}
-        return _RelaxedTSVD(self.backbone, stacked, inputs, self.spectrum(graph), Resident.of(graph, self.device), turn)
+        return _RelaxedTSVD(self.backbone, stacked, inputs, self.spectrum(graph), Resident.of(graph, self.device), way)
 
     def spectrum(self, graph: Graph) -> Spectrum:
         """The eigenpairs of the adjacency that are kept: those of largest absolute value."""
@@ -133,7 +134,7 @@ class _RelaxedTSVD:
     inputs: GCNInputs
     known: Spectrum
     graph: Resident
-    turn: bool
+    way: Way
 
     @property
     def nodes(self) -> int:
@@ -153,7 +154,7 @@ class _RelaxedTSVD:
         """See `EdgeFunction`."""
         adjacency = WeightedMatrix.adjacency(edges, weights, self.nodes)
         values, vectors = self.known.values.float().to(weights), self.known.vectors.float().to(weights)
-        if self.turn:
+        if self.way == "turning":
             product = self.graph.matrix().product
             low = truncated(adjacency, product, values, vectors, tol=_SOLVED, steps=_SOLVER_STEPS)
         else:

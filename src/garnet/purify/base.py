@@ -12,7 +12,7 @@ from garnet.graph.graph import Graph, as_graph
 from garnet.graph.interop import with_adjacency
 from garnet.parameters import require_device, require_parameters
 from garnet.progress import Progress, Stage
-from garnet.purify.relaxed import Frozen, Relaxed
+from garnet.purify.relaxed import Frozen, Relaxed, Way
 from garnet.purify.result import Ledger
 
 
@@ -102,7 +102,7 @@ class Purifier(ABC):
         require_device(device, type(self).__name__)
         return self._purify(graph, progress=progress)
 
-    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> Relaxed:
+    def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Relaxed:
         """What the purifier makes of edges near a graph, as a function that gradients pass: for attackers who know it.
 
         Unless a purifier says more, what it decided of the edges of the graph stays decided, and other pairs are taken
@@ -111,8 +111,7 @@ class Purifier(ABC):
         Args:
             graph: the graph, or anything that `as_graph` reads.
             device: where to compute.
-            turn: whether gradients pass the eigenvectors of one that has some, as perturbation theory has them turn;
-                otherwise these stay as they are at the graph.
+            way: how gradients pass; see `garnet.purify.relaxed.Way`.
         """
         graph = as_graph(graph)
         return Frozen.of(graph, self.purify(graph, device=device).graph, device=device)

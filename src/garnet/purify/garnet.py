@@ -30,6 +30,7 @@ from garnet.purify.memory import InMemory
 from garnet.purify.paper import published
 from garnet.purify.place import Base, Block, Embedding, Place, Pruned, Work
 from garnet.purify.quantile import quantile_of
+from garnet.purify.relaxed import Way
 from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.purify.result import Purification
 from garnet.purify.scores import Choice, Critical, distance, least_weight, signed
@@ -191,11 +192,11 @@ class GARNET(Purifier):
         base = work.stage("neighbours", lambda: work.base_graph(embedding.points, settings))
         return settings, embedding, base, work.stage("prune", lambda: prune(work, embedding, base, settings))
 
-    def relaxed(self, graph: Any, *, device: str = "cpu", turn: bool = False) -> RelaxedGarnet:
+    def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> RelaxedGarnet:
         """See `Purifier.relaxed`: gradients pass weights, support and, if asked for, the eigenvectors."""
         with InMemory(device=device).open(self, graph) as work:
             settings, embedding, _, pruned = self._stages(work)
-            return RelaxedGarnet.of(work, settings, embedding, pruned, turn=turn)
+            return RelaxedGarnet.of(work, settings, embedding, pruned, way=way)
 
     def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:
         """The leading eigenpairs of the graph itself, without planted edges; in memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +12,10 @@ from torch import Tensor
 from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
 
+Way = Literal["still", "turning", "open"]
+"""How gradients pass a purifier. `still`: eigenvectors stay as they are, and a pair that would be dropped has none.
+`turning`: they pass the eigenvectors too, as perturbation theory has these turn. `open`: as if all pairs were kept, for
+what a purifier drops bends what it makes of others all the same."""
 Judge = Callable[[Tensor], Tensor]
 """Pairs of nodes (2, q), none of them an edge -> (q,) what each would weigh for the model as an edge of weight one."""
 

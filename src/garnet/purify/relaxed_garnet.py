@@ -15,7 +15,7 @@ from garnet.purify.features import scale
 from garnet.purify.memory import GraphInMemory
 from garnet.purify.pair_judge import PairJudge
 from garnet.purify.place import Embedding, Pruned
-from garnet.purify.relaxed import Frozen
+from garnet.purify.relaxed import Frozen, Way, kept_whole
 from garnet.purify.settings import Settings
 from garnet.purify.suspicion import LEAST_TRUST, looks
 from garnet.purify.trust import trust_of, uphold
@@ -44,18 +44,18 @@ class RelaxedGarnet:
         edges: (2, m0) of the graph.
         trust: (m0,) how far each is trusted; None where nothing was planted.
         still: everything, with the eigenvectors held still.
-        turn: whether gradients pass the eigenvectors.
+        way: how gradients pass.
     """
 
     judge: PairJudge
     edges: Tensor
     trust: Tensor | None
     still: Frozen
-    turn: bool = False
+    way: Way = "still"
 
     @classmethod
     def of(
-        cls, work: GraphInMemory, settings: Settings, embedding: Embedding, pruned: Pruned, *, turn: bool
+        cls, work: GraphInMemory, settings: Settings, embedding: Embedding, pruned: Pruned, *, way: Way
     ) -> RelaxedGarnet:
         """From what the stages of a purification have found."""
         (ends, near, given), measured = pruned.scored.edges, pruned.scored.measured
@@ -73,13 +73,15 @@ class RelaxedGarnet:
         there, n = more > _NEXT_TO_NOTHING, work.graph.num_nodes
         judge = PairJudge(work, settings, embedding, pruned)
         keys = numbers(ends[0][given], ends[1][given], n)
-        still = Frozen(n, keys, (kept / own)[given], ends[:, there], more[there], judge)
+        still = Frozen(
+            n, keys, (kept / own)[given], ends[:, there], more[there], kept_whole if way == "open" else judge
+        )
         trust = measured.support[given] if pruned.learnt is not None else None
-        return cls(judge, ends[:, given], trust, still, turn)
+        return cls(judge, ends[:, given], trust, still, way)
 
     def __call__(self, edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """See `Relaxed`."""
-        if not (self.turn and weights.requires_grad):
+        if not (self.way == "turning" and weights.requires_grad):
             return self.still(edges, weights)
         judge, rank = self.judge, self.judge.embedding.spectrum.rank
         spectral = turned(self, edges, weights)

@@ -12,6 +12,7 @@ from garnet.errors import GraphError, ParameterError
 from garnet.training.loop import Training
 
 QUICK = Training(epochs=60)
+SHARE = GARNET(rank=12, support=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +33,17 @@ def evaded(defense, predictor, graph, perturbation):
     "defense",
     [
         Purified(GARNET(rank=12), GCN(hidden=16), QUICK),
-        Purified(GARNET(rank=12, support=0.3), GCN(hidden=16), QUICK),
+        Purified(SHARE, GCN(hidden=16), QUICK),
         Purified(Jaccard(threshold=0.2, similarity="cosine"), GCN(hidden=16), QUICK),
         TSVD(rank=12, backbone=GCN(hidden=16), training=QUICK),
-        Committee(
-            members=(None, GARNET(rank=12, support=0.3), FeatureKNN(k=5)), backbone=GCN(hidden=16), training=QUICK
-        ),
+        Committee(members=(None, SHARE, FeatureKNN(k=5)), backbone=GCN(hidden=16), training=QUICK),
     ],
     ids=["garnet", "share", "jaccard", "tsvd", "committee"],
 )
 def test_who_knows_the_defence_does_more_harm_than_who_does_not(defense, graph):
     predictor = defense.fit(graph, seed=0)
-    known = evaded(defense, predictor, graph, attack(defense)(graph, budget="15%", victim=predictor))
+    ways = [attack(defense, way=way)(graph, budget="15%", victim=predictor) for way in ("still", "open")]
+    known = min(evaded(defense, predictor, graph, made) for made in ways)
     blind = PRBCD(block_size=4_000, steps=32, fine_steps=0)(graph, budget="15%")
     random = Random()(graph, budget="15%")
     assert known <= evaded(defense, predictor, graph, blind) + 1e-9

@@ -88,7 +88,7 @@ def test_a_purifier_of_which_nothing_is_known_passes_pairs_on_whole(graph):
 def test_eigenvectors_turn_as_they_do_when_a_weight_changes(graph, normalize):
     """Against the eigenvectors of the changed matrix, by what no rotation among near ones changes: the projector."""
     method = GARNET(rank=12, support=0.3, normalize=normalize, features="none", scaling="none", k=0)
-    relaxed = method.relaxed(graph, turn=True)
+    relaxed = method.relaxed(graph, way="turning")
     edges, weights = tensors(graph)
     mixed = torch.from_numpy(np.random.default_rng(0).standard_normal((graph.num_nodes, graph.num_nodes))).float()
 
@@ -115,8 +115,8 @@ def test_gradients_pass_the_eigenvectors_only_if_asked_to(graph):
     edges, weights = tensors(graph)
     method, leaf = replace(PURIFIERS["share"], k=5), weights.clone().requires_grad_()
     slopes = []
-    for turn in (False, True):
-        read = method.relaxed(graph, turn=turn)(edges, leaf)[1]
+    for way in ("still", "turning"):
+        read = method.relaxed(graph, way=way)(edges, leaf)[1]
         slopes.append(torch.autograd.grad(read.square().sum(), leaf)[0])
     assert not torch.allclose(*slopes)
     assert all(one.isfinite().all() for one in slopes)
