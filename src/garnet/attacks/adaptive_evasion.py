@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from garnet.attacks.adaptive import KnownDefense, Oracle
 from garnet.attacks.base import Attack, Task
+from garnet.attacks.bcd import PRBCD
 from garnet.attacks.models import Labels
 from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, as_edges, pair_numbers, target_groups
 from garnet.graph.graph import Edges
@@ -43,6 +44,7 @@ class AdaptiveEvasion(Attack):
         way: how gradients pass what comes before the model. `still` holds eigenvectors as they are during a round, and
             looks for flips that the defence keeps; `turning` passes the eigenvectors too, as perturbation theory has
             them turn; `open` takes every flip for kept, and finds those that do harm by what they cost the others.
+        start: with `nothing`, or with the flips of a `blind` attacker, `PRBCD` on a model without a defence.
         block_size: pairs looked at together, beside the edges that there are.
         guided: share of these that join a node to its second class.
         rounds: after each of which the defence is asked, and made differentiable anew.
@@ -56,12 +58,18 @@ class AdaptiveEvasion(Attack):
     needs: ClassVar[tuple[str, ...]] = ("labels", "split")
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"way": "open"}, {"way": "turning"}, {"flips": "deletions"})
+    variants: ClassVar[tuple[dict[str, Any], ...]] = (
+        {},
+        {"way": "open", "start": "blind"},
+        {"way": "turning"},
+        {"flips": "deletions"},
+    )
     """What differs from the defaults where all that it can do is tried."""
 
     defense: KnownDefense = "garnet"
     flips: Literal["any", "additions", "deletions"] = "any"
     way: Way = "still"
+    start: Literal["nothing", "blind"] = "nothing"
     block_size: Count = 60_000
     guided: Share = 0.5
     rounds: Count = 10
@@ -79,6 +87,16 @@ class AdaptiveEvasion(Attack):
             done = torch.cat([done, chosen])
             yield as_edges(chosen, n)
 
+    def _blind(self, task: Task, budget: int, pairs: Candidates) -> Tensor:
+        """What one would flip who does not know the defence."""
+        steps = self.rounds * self.steps
+        attack = PRBCD(block_size=max(self.block_size, 2 * budget), steps=steps, fine_steps=0, loss=self.loss)
+        alone = replace(task, targets=pairs.targets, budget=budget, per_target=None, victim=None)
+        flips = np.sort(np.concatenate(list(attack._run(alone)), axis=1), axis=0)
+        numbers = pair_numbers(torch.from_numpy(flips), pairs.n)
+        free: Tensor = numbers[~torch.isin(numbers, pairs.taken)]
+        return free
+
     def _climb(
         self, task: Task, oracle: Oracle, budget: int, pairs: Candidates, generator: np.random.Generator
     ) -> Tensor:
@@ -89,6 +107,12 @@ class AdaptiveEvasion(Attack):
         block = _Block(self, task, pairs, generator).fresh(oracle, reached.logits).to(problem.model.device)
         ascent = ProjectedAscent(problem, min(budget, pairs.size), block)
         best, found = (-1.0, -1.0), done[:0]
+        if self.start == "blind":
+            found = self._blind(task, budget, pairs)
+            reached = oracle.after(as_edges(torch.cat([done, found]), n))
+            best = reached.harm
+            ascent.begin(found.to(block.device))
+            ascent.face(reached.relaxation(self.way).model)
         for number in range(self.rounds):
             for _ in range(self.steps):
                 ascent.step(self.lr)

@@ -228,6 +228,12 @@ class ProjectedAscent:
         drawn = drawn[~torch.isin(drawn, numbers)]
         self.numbers, self.p = torch.cat([numbers, drawn]), torch.cat([p, p.new_zeros(len(drawn))])
 
+    def begin(self, flips: Tensor) -> None:
+        """With these flips decided, beside the pairs of the block."""
+        others = self.numbers[~torch.isin(self.numbers, flips)]
+        self.numbers = torch.cat([flips, others])
+        self.p = torch.cat([torch.ones(len(flips), device=flips.device), self.p.new_zeros(len(others))])
+
     def refill(self, numbers: Tensor, least: float) -> None:
         """Keep the pairs of at least this probability, and take others in for the rest."""
         kept = self.p >= least
