@@ -20,7 +20,7 @@ from garnet.backbones import LinearGCN
 from garnet.graph.graph import Edges, Graph
 from garnet.graph.perturbation import Perturbation
 from garnet.parameters import Count, Device, Positive, Share
-from garnet.purify.relaxed import View, as_it_is
+from garnet.purify.relaxed import Frozen, View, as_it_is, never_kept
 
 _LR = 3.0
 """Of the surrogate, as for Metattack."""
@@ -45,7 +45,7 @@ class AdaptiveMetattack(Attack):
         chunk: flips after which the defence is run anew.
         stride: flips that are made by one gradient.
         mix: share of these that is made by the gradient on the graph as it is, whatever the defence makes of it.
-        candidates: pairs that the defence is asked about for each of its views, those of the largest gradient.
+        candidates: pairs, beside the edges, that the defence is asked about after each gradient, where this is largest.
         labels: the classes that nodes without a label are to lose: those that the victim or else a surrogate has
             `predicted` on the clean graph, or the `true` ones as far as there are any.
         sharpness: of the tanh of the margin, as in Metattack.
@@ -75,7 +75,7 @@ class AdaptiveMetattack(Attack):
                 continue
             if chunk != start:
                 task.tell("run the defence", chunk, task.budget)
-                start, views = chunk, defense.views(_flipped(task.graph, made[:, :chunk]))
+                start, views = chunk, _reached(defense.views(_flipped(task.graph, made[:, :chunk])))
             # One that was stopped within a window finds the rest of it again.
             found = self._window(task, views, _aimed_at(aim, targets), made[:, :begin])[:, : end - begin]
             for flip in found.T[made.shape[1] - begin :]:
@@ -121,6 +121,12 @@ class AdaptiveMetattack(Attack):
         descent = Descent(steps=self.steps, lr=_LR, hidden=None)
         generator = torch.Generator(self.device).manual_seed(seed)
         return Gate(view.read, read, linear_meta_gradient(read, counted, descent, generator))
+
+
+def _reached(views: tuple[View, ...]) -> tuple[View, ...]:
+    """Those that an edge could reach; if it reaches none, the graph as it is, where it may do harm yet."""
+    deaf = [isinstance(view.read, Frozen) and view.read.judge is never_kept for view in views]
+    return tuple(view for view, none in zip(views, deaf, strict=True) if not none) or (View(as_it_is),)
 
 
 def _flipped(graph: Graph, made: Edges) -> Graph:

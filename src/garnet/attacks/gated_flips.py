@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from garnet.attacks.greedy import Scores, places
 from garnet.attacks.mutable_graph import MutableGraph
@@ -18,6 +20,9 @@ from garnet.errors import AttackError
 from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
 from garnet.purify.relaxed import Relaxed
+
+_EVERY, _SPARE = 101, 32
+"""One in so many scores is looked at to guess which are large; and so many more than needed are taken for large."""
 
 Pairs = NDArray[np.int64]
 """(q, 2) pairs of nodes, the smaller one first."""
@@ -59,7 +64,7 @@ class GatedFlips:
     Attributes:
         graph: as it is now.
         gates: what is between it and the models.
-        candidates: pairs that are looked at for each gate.
+        candidates: pairs that are no edges and are looked at, as many of each gate.
         taken: (j, 2) pairs that may not be flipped.
         device: where the views compute.
     """
@@ -114,7 +119,8 @@ class GatedFlips:
         """Pairs that are no edges, and would gain most for one of the gates."""
         n = self.graph.num_nodes
         closed = np.concatenate([self.graph.edges.T, self.taken])
-        found = [_largest(gain, read, closed, self.candidates) for _, read, gain in self.gates]
+        each = -(-self.candidates // len(self.gates))
+        found = [_largest(gain, read, closed, each) for _, read, gain in self.gates]
         keys: NDArray[np.int64] = np.unique(_keys(np.concatenate(found), n))
         return np.stack(np.divmod(keys, n), axis=1)
 
@@ -138,19 +144,29 @@ def _largest(gain: Scores, graph: MutableGraph, closed: Pairs, count: int) -> Pa
     for block in gain.scores(graph):
         scores = block.entries
         _, rows, columns = places(closed, block)
-        scores[rows, columns] = -torch.inf
+        scores[rows, columns] = -math.inf
         behind = torch.arange(len(scores), device=scores.device)
-        scores[:, : len(scores)].masked_fill_(behind <= behind[:, None], -torch.inf)
+        scores[:, : len(scores)].masked_fill_(behind <= behind[:, None], -math.inf)
         if scores.isnan().any():
             raise AttackError(DIVERGED)
-        least = float(values[-1]) if len(values) == count else -torch.inf
-        rows, columns = (scores > least).nonzero(as_tuple=True)
-        some = scores[rows, columns]
-        best = some.topk(min(count, len(some))).indices
+        some, rows, columns = _top(scores, count)
         ends = torch.from_numpy(block.nodes[block.first :]).to(scores.device)
-        first, second = ends[rows[best]], ends[columns[best]]
+        first, second = ends[rows], ends[columns]
         found = numbers(first.minimum(second), first.maximum(second), graph.n)
-        values, keys = torch.cat([values.to(some), some[best]]), torch.cat([keys.to(found), found])
+        values, keys = torch.cat([values.to(some), some]), torch.cat([keys.to(found), found])
         values, order = values.topk(min(count, len(values)))
         keys = keys[order]
     return np.stack(np.divmod(keys.cpu().numpy(), graph.n), axis=1)
+
+
+def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest scores, at most so many and none of minus infinity, with their rows and columns."""
+    flat = scores.flatten()
+    # What is surely too small is left out first, by a sample: to put all in order would take longer than to make them.
+    sample, rank = flat[::_EVERY], 2 * count // _EVERY + _SPARE
+    least = float(sample.topk(rank).values[-1]) if rank < len(sample) else -math.inf
+    large = (flat > least).nonzero()[:, 0]
+    if len(large) < count and least > -math.inf:
+        large = (flat > -math.inf).nonzero()[:, 0]
+    values, order = flat[large].topk(min(count, len(large)))
+    return values, large[order] // scores.shape[1], large[order] % scores.shape[1]
