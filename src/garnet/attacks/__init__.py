@@ -4,6 +4,7 @@ from garnet.attacks.adaptive_features import AdaptiveFeatures
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
+from garnet.attacks.false_neighbors import FalseNeighbors
 from garnet.attacks.features import FeatureFlip, FeaturePGD
 from garnet.attacks.lowblow import LowBlow
 from garnet.attacks.metattack import Metattack
@@ -24,6 +25,7 @@ __all__ = [
     "AdaptiveFeatures",
     "Attack",
     "Budget",
+    "FalseNeighbors",
     "FeatureFlip",
     "FeaturePGD",
     "LowBlow",
