@@ -172,6 +172,7 @@ ATTACKS = Registry(
         "feature-flip": "garnet.attacks.features:FeatureFlip",
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
         "adaptive-features": "garnet.attacks.adaptive_features:AdaptiveFeatures",
+        "false-neighbors": "garnet.attacks.false_neighbors:FalseNeighbors",
         "query-search": "garnet.attacks.query_search:QuerySearch",
     },
 )

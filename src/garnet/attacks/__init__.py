@@ -6,6 +6,7 @@ from garnet.attacks.adaptive_metattack import AdaptiveMetattack
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
+from garnet.attacks.false_neighbors import FalseNeighbors
 from garnet.attacks.features import FeatureFlip, FeaturePGD
 from garnet.attacks.lowblow import LowBlow
 from garnet.attacks.metattack import Metattack
@@ -28,6 +29,7 @@ __all__ = [
     "AdaptiveMetattack",
     "Attack",
     "Budget",
+    "FalseNeighbors",
     "FeatureFlip",
     "FeaturePGD",
     "LowBlow",

@@ -1,0 +1,121 @@
+"""What would become of a node that is joined to several others at once, as a purifier sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from garnet.attacks.models import EdgeFunction
+from garnet.graph.graph import Graph
+from garnet.purify.features import scale
+from garnet.purify.pair_judge import PairJudge
+from garnet.purify.relaxed import Frozen, as_it_is, kept_whole
+
+_AT_ONCE = 1 << 22
+"""Numbers of a product of points that are held at a time."""
+_LEAST_VALUE = 1e-3
+"""Eigenvalues below would throw a node farther than any first order holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A purifier near one graph, as far as false neighbours go.
+
+    Attributes:
+        say: what the view counts among others.
+        keep: what pairs (2, q) would weigh as edges.
+        given: (n,) weight of what a node reads of the graph, and of itself.
+        added: (n,) weight of what the purifier joins to it.
+        judge: with the points of all nodes; None if the purifier has none, or joins nothing.
+    """
+
+    say: float
+    keep: Callable[[Tensor], Tensor]
+    given: Tensor
+    added: Tensor
+    judge: PairJudge | None
+
+    @classmethod
+    def of(cls, say: float, purifier: Any, graph: Graph) -> View:
+        """From a purifier near a graph."""
+        frozen = getattr(purifier, "still", purifier)
+        ends, weights = torch.from_numpy(graph.edges), torch.from_numpy(graph.weights)
+        none = torch.zeros(graph.num_nodes)
+        with torch.no_grad():
+            given = 1 + _at_ends(none, *purifier(ends, weights))
+        if not isinstance(frozen, Frozen):
+            return cls(say, kept_whole, given, none, None)
+        added = _at_ends(none, frozen.added, frozen.added_weights)
+        judge = getattr(purifier, "judge", None)
+        judge = judge if isinstance(judge, PairJudge) and judge.settings.k else None
+        return cls(say, frozen.judge, (given - added).clamp_min(1), added, judge)
+
+    def after(self, owners: Tensor, pockets: Tensor, logits: Tensor) -> Tensor:
+        """(q, classes) about what is said of nodes (q,) that are joined to pockets (q, s), of which -1 is no node.
+
+        What a node says itself, what the purifier keeps of the pocket, and the near neighbours that the node has once
+        the pocket has pulled it there, each by its weight.
+        """
+        there = pockets >= 0
+        rows, slots = there.nonzero(as_tuple=True)
+        pairs = torch.stack([owners[rows], pockets[rows, slots]])
+        kept = torch.zeros(pockets.shape).index_put((rows, slots), self.keep(pairs.sort(dim=0).values).cpu())
+        # Models divide by the root of a neighbour's degree, too: one with few edges says more.
+        kept = kept * (self.given[owners, None] / self.given[pockets.clamp_min(0)]).sqrt()
+        said = logits[pockets.clamp_min(0)]
+        own, near = self.given[owners, None], self.added[owners, None]
+        total = own * logits[owners] + (kept[..., None] * said).sum(dim=1)
+        if self.judge is None:
+            return (total + near * logits[owners]) / (own + near + kept.sum(dim=1, keepdim=True))
+        return (total + near * self._neighbors(owners, pockets, logits)) / (own + near + kept.sum(dim=1, keepdim=True))
+
+    def _neighbors(self, owners: Tensor, pockets: Tensor, logits: Tensor) -> Tensor:
+        """(q, classes) mean of what is said of the nearest neighbours that nodes would then have."""
+        judge: Any = self.judge
+        points, k = scale(judge.embedding.points.cpu(), "unit"), min(judge.settings.k, len(logits) - 1)
+        moved, means = scale(moved_points(judge, owners, pockets), "unit"), []
+        step = max(1, _AT_ONCE // len(points))
+        for rows, some in zip(torch.split(moved, step), torch.split(owners, step), strict=True):
+            alike = rows @ points.T
+            alike.scatter_(1, some[:, None], -torch.inf)
+            means.append(logits[alike.topk(k, dim=1).indices].mean(dim=1))
+        return torch.cat(means)
+
+
+def moved_points(judge: PairJudge, owners: Tensor, pockets: Tensor) -> Tensor:
+    r"""(q, r + d) where nodes (q,) end up that are joined to pockets (q, s), of which -1 is no node.
+
+    To first order, as for a single edge in `PairJudge`: with s new neighbours, row i of the embedding becomes
+
+    .. math:: v_k(i) \sqrt{\frac{d_i}{d_i + s}} + \sum_j \frac{v_k(j)}{\lambda_k \sqrt{(d_i + s) (d_j + 1)}}.
+    """
+    spectrum = judge.embedding.spectrum
+    bare, degrees = spectrum.embedding.float().cpu(), judge.work.on_device.degrees.float().cpu()
+    there = (pockets >= 0).float()
+    before = degrees[owners]
+    now = before + there.sum(dim=1)
+    pull = there * ((now[:, None]) * (degrees[pockets.clamp_min(0)] + 1)).rsqrt()
+    towards = (pull[..., None] * bare[pockets.clamp_min(0)]).sum(dim=1) / spectrum.values.float().cpu().clamp_min(
+        _LEAST_VALUE
+    )
+    rows = bare[owners] * (before / now).sqrt()[:, None] + towards
+    rest = judge.embedding.points.cpu()[owners, spectrum.rank :]
+    return torch.cat([scale(rows, judge.settings.scaling), rest], dim=1)
+
+
+def views_of(function: EdgeFunction, graph: Graph) -> list[View]:
+    """The purifiers within a defence near a graph, each with what it counts; the graph as it is, of a bare model."""
+    members, weights = getattr(function, "members", None), getattr(function, "weights", None)
+    if members is not None and weights is not None:
+        says = weights.softmax(dim=0).tolist()
+        return [View.of(say, view, graph) for say, (view, _) in zip(says, members, strict=True)]
+    return [View.of(1.0, getattr(function, "purifier", as_it_is), graph)]
+
+
+def _at_ends(start: Tensor, ends: Tensor, weights: Tensor) -> Tensor:
+    ends, weights = ends.cpu(), weights.cpu().float()
+    return start.index_add(0, ends[0], weights).index_add(0, ends[1], weights)
