@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from garnet.bench.cell import is_own_attack, threat
+from garnet.bench.opponents import THREATS
 from garnet.bench.outcomes import Battery, Outcome, batteries, lowest
 from garnet.bench.record import Record, latest, read_records
 from garnet.bench.verdict import Stress
@@ -88,12 +89,43 @@ def _board(graph: str, rows: Sequence[Row]) -> str:
 
 
 def _rows(graph: str, records: Path) -> list[Row]:
-    """The most robust first; defences that nobody has stressed stand below all others, by their name."""
+    """The most robust first.
+
+    Below them stand those that were attacked in one way alone, whose worst is yet to be seen, and then those that
+    nobody has stressed.
+    """
     found = {row.defense: row for row in _studied(graph, records)}
     for row in _stressed(graph, records):
         before = found.get(row.defense, row)
         found[row.defense] = replace(row, published=before.published, clean=row.clean or before.clean)
-    return sorted(found.values(), key=lambda row: (-(row.worst.value if row.worst else -1.0), row.defense))
+    return sorted(found.values(), key=_robust_first)
+
+
+def _robust_first(row: Row) -> tuple[bool, float, str]:
+    both = "evasion" in row.attacked and "poisoning" in row.attacked
+    return not both, -(row.worst.value if row.worst else -1.0), row.defense
+
+
+def attacker_who_knows(records: Path) -> str:
+    """What one who knows a defence leaves of it, budget by budget, on the first graph of the leaderboard."""
+    graph = _graphs(records)[0]
+    found = {battery: name for name, battery in _batteries(records) if battery.graph == graph}
+    if not found:
+        return "Nothing has been measured yet."
+    budgets = next(iter(found)).budgets
+    order = [row.defense for row in _rows(graph, records)]
+    heads = [
+        f"{graph.capitalize()}",
+        "clean",
+        *(f"after: {one}" for one in budgets),
+        *(f"before: {one}" for one in budgets),
+    ]
+    rows = []
+    for battery in sorted(found, key=lambda one: order.index(_named(one))):
+        worst = [battery.worst(threat, budget) for threat in THREATS for budget in budgets]
+        figures = [NONE if one is None else f"{one.mean:.1f}" for one in worst]
+        rows.append([f"`{_named(battery)}`", f"{battery.clean.mean:.1f}", *figures])
+    return table(heads, rows)
 
 
 def _graphs(records: Path) -> list[str]:
@@ -119,7 +151,7 @@ def _stressed(graph: str, records: Path) -> Iterable[Row]:
             "poisoning": [one for one in counted if one.adaptive and one.threat == "poisoning"],
         }
         yield Row(
-            defense=battery.defense.replace("no defence", "none").removesuffix(", gprgnn"),
+            defense=_named(battery),
             clean=Figure(battery.clean.mean, name),
             attacked={group: _figure(found, name) for group, some in groups.items() if (found := lowest(some))},
             worst=_figure(worst, name),
@@ -127,6 +159,10 @@ def _stressed(graph: str, records: Path) -> Iterable[Row]:
             command=battery.command,
             failed=bool(Stress(battery).failed),
         )
+
+
+def _named(battery: Battery) -> str:
+    return battery.defense.replace("no defence", "none").removesuffix(", gprgnn")
 
 
 def _figure(outcome: Outcome, record: str) -> Figure:

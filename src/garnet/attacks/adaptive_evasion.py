@@ -61,7 +61,6 @@ class AdaptiveEvasion(Attack):
     variants: ClassVar[tuple[dict[str, Any], ...]] = (
         {},
         {"way": "open", "start": "blind"},
-        {"way": "turning"},
         {"flips": "deletions"},
     )
     """What differs from the defaults where all that it can do is tried."""

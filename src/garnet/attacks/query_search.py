@@ -56,6 +56,8 @@ class QuerySearch(Attack):
     needs: ClassVar[tuple[str, ...]] = ("labels", "split")
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
+    black_box: ClassVar[bool] = True
+    """It asks the defence, and does not look into it."""
 
     defense: KnownDefense = "garnet"
     queries: Count = 200

@@ -142,8 +142,9 @@ def _knowing_helps(battery: Battery) -> Iterator[tuple[bool, str]]:
     for threat in THREATS:
         for budget in battery.budgets:
             found = battery.at(threat, budget)
-            knows = lowest(one for one in found if one.adaptive and not one.transferred)
-            blind = lowest(one for one in found if not one.adaptive and one.attack != CONTROL)
+            seeing = [one for one in found if one.adaptive and not one.black_box and not one.transferred]
+            knows = lowest(seeing)
+            blind = lowest(one for one in found if (not one.adaptive or one.black_box) and one.attack != CONTROL)
             if knows is not None and blind is not None:
                 holds = knows.mean <= blind.mean + noise(battery, knows, blind)
                 text = f"{threat} at {budget}: {knows.mean:.1f} % ({knows.attack}) against {blind.mean:.1f} %"

@@ -11,7 +11,7 @@ from garnet.bench.opponents import CONTROL, THREATS, Threat
 from garnet.bench.record import Record, spread
 from garnet.bench.schema import STRESS
 from garnet.errors import GarnetError, ParameterError
-from garnet.registry import known_name
+from garnet.registry import ATTACKS, known_name
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Outcome:
         flips: that it made, in the mean.
         adaptive: whether it knew the defence.
         transferred: whether it was made for the other threat.
+        black_box: whether it asked the defence and did not look into it.
     """
 
     attack: str
@@ -39,6 +40,7 @@ class Outcome:
     flips: float = 0.0
     adaptive: bool = False
     transferred: bool = False
+    black_box: bool = False
 
     @property
     def mean(self) -> float:
@@ -226,4 +228,11 @@ def _outcome(group: Sequence[Record], threat: Threat) -> Outcome:
         flips=sum(one["flips"] for one in values) / len(values),
         adaptive=cell["adaptive"],
         transferred=cell["threat"] not in (threat, "both"),
+        black_box=_asks_only(cell["attack"]),
     )
+
+
+def _asks_only(attack: str) -> bool:
+    """Whether an attack, by the name it has in a battery, is one that only asks."""
+    name = attack.split()[0]
+    return name in ATTACKS.names() and getattr(ATTACKS.get(name), "black_box", False)
