@@ -14,7 +14,7 @@ from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
 from tools import leave_it_on
-from tools.leaderboard import attacker_who_knows, leaderboard
+from tools.leaderboard import attacker_who_knows, attacks_that_know, leaderboard
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
 
@@ -494,7 +494,8 @@ def committee_speed(records: Path) -> str:
 BLOCKS: dict[str, Callable[[Path], str]] = {
     one.__name__.replace("_", " "): one
     for one in (
-        accuracy, arxiv, attack_speed, attacker_who_knows, audit_areas, audit_clean, audit_doubts, audit_precisions,
+        accuracy, arxiv, attack_speed, attacker_who_knows, attacks_that_know,
+        audit_areas, audit_clean, audit_doubts, audit_precisions,
         campaign, cluster,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
         products, recipe, speed,

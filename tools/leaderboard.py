@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from garnet.bench.cell import is_own_attack, threat
-from garnet.bench.opponents import THREATS
+from garnet.bench.opponents import THREATS, Threat
 from garnet.bench.outcomes import Battery, Outcome, batteries, lowest
 from garnet.bench.record import Record, latest, read_records
 from garnet.bench.verdict import Stress
@@ -122,10 +122,38 @@ def attacker_who_knows(records: Path) -> str:
     ]
     rows = []
     for battery in sorted(found, key=lambda one: order.index(_named(one))):
-        worst = [battery.worst(threat, budget) for threat in THREATS for budget in budgets]
+        worst = [battery.worst(kind, budget) for kind in THREATS for budget in budgets]
         figures = [NONE if one is None else f"{one.mean:.1f}" for one in worst]
         rows.append([f"`{_named(battery)}`", f"{battery.clean.mean:.1f}", *figures])
     return table(heads, rows)
+
+
+def attacks_that_know(records: Path) -> str:
+    """What each attack leaves of each defence after training, and before, at the budget in the middle."""
+    graph = _graphs(records)[0]
+    order = [row.defense for row in _rows(graph, records)]
+    found = [battery for _, battery in _batteries(records) if battery.graph == graph]
+    if not found:
+        return "Nothing has been measured yet."
+    found.sort(key=lambda one: order.index(_named(one)))
+    budget = found[0].budgets[len(found[0].budgets) // 2]
+    parts = []
+    for kind in THREATS:
+        attacks = dict.fromkeys(name for battery in found for name in battery.attacks)
+        rows = [[attack, *(_left(battery, kind, budget, attack) for battery in found)] for attack in attacks]
+        heads = [f"{kind}, {budget}", *(f"`{_named(one)}`" for one in found)]
+        clean = ["clean", *(f"{one.clean.mean:.1f}" for one in found)]
+        parts.append(table(heads, [clean, *rows]))
+    return "\n\n".join(parts)
+
+
+def _left(battery: Battery, kind: Threat, budget: str, attack: str) -> str:
+    """The accuracy under an attack; the lowest of all is bold."""
+    outcome = lowest(battery.at(kind, budget, attack))
+    if outcome is None:
+        return NONE
+    worst = lowest(battery.at(kind, budget))
+    return f"**{outcome.mean:.1f}**" if worst is not None and worst.attack == attack else f"{outcome.mean:.1f}"
 
 
 def _graphs(records: Path) -> list[str]:
