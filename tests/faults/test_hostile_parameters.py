@@ -130,7 +130,7 @@ def tiny_graph():
 
 GRAPH = tiny_graph()
 TARGET = int(GRAPH.split.test[0])
-QUICK = {"epochs": 2, "steps": 2, "fine_steps": 1, "rounds": 2, "outer_steps": 1, "inner_steps": 1}
+QUICK = {"epochs": 2, "steps": 2, "fine_steps": 1, "rounds": 2, "outer_steps": 1, "inner_steps": 1, "queries": 4}
 BRIEF = Training(epochs=2, lr=0.01)
 
 

@@ -44,13 +44,16 @@ class Known(Protocol):
 
 
 def _defense(value: Any) -> str | None:
-    if isinstance(value, str):
+    # The type is asked: a value may answer for itself with anything.
+    if issubclass(type(value), str):
         try:
             defense_named(value)
         except ParameterError:
             return "the name of a defence, such as 'committee' or 'garnet'"
         return None
-    return None if isinstance(value, Known) else "a defence, such as Committee() or Purified(GARNET()), or its name"
+    return (
+        None if issubclass(type(value), Known) else "a defence, such as Committee() or Purified(GARNET()), or its name"
+    )
 
 
 KnownDefense = Annotated[str | Known, Rule(_defense)]
