@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
     graph = as_graph(graph, names=names)
     result = PurificationRecord.of(
         graph,
-        GARNET(rank=8).purify(graph),
+        GARNET(rank=8, support=0.3).purify(graph),
         truth=graph.edges[:, ::5],
         accuracy=Accuracy(before=(0.4, 0.5, 0.6), after=(0.7, 0.8, 0.75)),
     )
@@ -124,7 +124,7 @@ def star():
     spokes = np.stack([np.zeros(400, dtype=np.int64), np.arange(1, 401)])
     rim = np.stack([np.arange(1, 400, 2), np.arange(2, 401, 2)])
     graph = as_graph((np.concatenate([spokes, rim], axis=1), 401), symmetrize=True, names=np.arange(1, 402))
-    return graph, GARNET(rank=6, k=30).purify(graph)
+    return graph, GARNET(rank=6, k=30, support=0.3).purify(graph)
 
 
 @pytest.fixture
