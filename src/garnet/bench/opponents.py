@@ -91,8 +91,7 @@ def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
             continue
         kind = ATTACKS.get(name)
         lacks = [part for part in getattr(kind, "needs", ()) if not _has(graph, part)]
-        evades = getattr(kind, "threat", None) == "evasion"
-        if _refusal(kind) or lacks or (evades and defense.learns_one_graph):
+        if _refusal(kind) or lacks:
             continue
         try:
             yield from _variants(name, defense, device)
@@ -131,6 +130,11 @@ def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str
         raise ParameterError(f"An attack is a name, an Attack or a class of such. Got {brief(wanted)} instead.")
     if why := _refusal(kind):
         raise ParameterError(f"The attack {name} {why}; a stress test takes attacks on the edges of a whole graph.")
+    if getattr(kind, "threat", None) == "evasion" and defense.learns_one_graph:
+        raise ParameterError(
+            f"The attack {name} comes after training, and {type(defense).__name__} learns of one graph alone; leave it "
+            "out."
+        )
     if isinstance(wanted, Attack):
         return Opponent(name, wanted)
     known = field_types(kind)

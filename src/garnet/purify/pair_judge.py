@@ -79,7 +79,7 @@ class PairJudge:
         choice = self.pruned.choice
         if choice.doubt is None:
             return torch.zeros(pairs.shape[1], device=pairs.device)
-        stays = 2 * (left * right).sum(dim=1) + self.settings.overlap * self._shared(pairs) >= choice.doubt
+        stays = 2 * (left * right).sum(dim=1) + self.settings.overlap * self.shared(pairs) >= choice.doubt
         if self.settings.weight != "similarity":
             return stays.float()
         alike = (scale(left, "unit") * scale(right, "unit")).sum(dim=1)
@@ -93,7 +93,7 @@ class PairJudge:
         counts, graph = self.work.on_device.counts + 1, self.work.on_device
         mean, rank = len(graph.columns) / graph.num_nodes, self.embedding.spectrum.rank
         rows = torch.arange(pairs.shape[1], device=pairs.device).expand(2, -1)
-        seen = looks(rows, (left, right), (counts[pairs[0]], counts[pairs[1]]), self._shared(pairs), rank, mean)
+        seen = looks(rows, (left, right), (counts[pairs[0]], counts[pairs[1]]), self.shared(pairs), rank, mean)
         odds = learnt.suspicion.log_odds(seen)
         own = torch.stack([odds.sigmoid(), torch.ones_like(odds)], dim=1)
         first, second = (around.sums.to(odds)[ends] + own for ends in pairs)
@@ -101,7 +101,7 @@ class PairJudge:
         best = around.best.to(trust)[:, 0]
         return uphold(trust, torch.maximum(best[pairs[0]], trust), torch.maximum(best[pairs[1]], trust))
 
-    def _shared(self, pairs: Tensor) -> Tensor:
+    def shared(self, pairs: Tensor) -> Tensor:
         """Common neighbours, for pairs in any order."""
         graph = self.work.on_device
         order = numbers(pairs[0], pairs[1], graph.num_nodes).argsort()

@@ -101,7 +101,7 @@ class RelaxedGarnet:
                 return torch.zeros(edges.shape[1], device=points.device)
             graph, rank = judge.work.on_device, judge.embedding.spectrum.rank
             mean = len(graph.columns) / graph.num_nodes
-            seen = looks(edges, (points, points), (graph.counts, graph.counts), judge._shared(edges), rank, mean)
+            seen = looks(edges, (points, points), (graph.counts, graph.counts), judge.shared(edges), rank, mean)
             sums, best = around.sums.to(points), around.best.to(points)[:, 0]
             first, second = sums[edges]
             trust = trust_of(
@@ -112,7 +112,7 @@ class RelaxedGarnet:
         if choice.doubt is None:
             return torch.zeros(edges.shape[1], device=points.device)
         alike = 2 * (points[edges[0]] * points[edges[1]]).sum(dim=1)
-        support = alike + judge.settings.overlap * judge._shared(edges)
+        support = alike + judge.settings.overlap * judge.shared(edges)
         kept = ((support - choice.doubt) / (_SOFT * support.detach().std()).clamp_min(_NEXT_TO_NOTHING)).sigmoid()
         return kept * _cosines(points, edges) if judge.settings.weight == "similarity" else kept
 

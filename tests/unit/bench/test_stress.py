@@ -155,6 +155,11 @@ def test_the_battery_has_every_attack_that_fits(graph):
     assert found.checks[-1].verdict == "not run"
 
 
+def test_what_comes_after_training_is_no_attack_on_what_learns_of_one_graph(graph):
+    with pytest.raises(ParameterError, match="query-search comes after training, and OfOneGraph learns"):
+        stress(graph, OfOneGraph(), budgets=["5%"], attacks=["query-search"], seeds=1)
+
+
 def test_what_is_recorded_is_not_run_again_and_can_be_made_again(graph, tmp_path):
     path = tmp_path / "s.jsonl"
     whole = stress(graph, plain(), **QUICK, path=path)
