@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,10 +18,12 @@ from garnet.attacks.models import EdgeFunction, EdgeModel
 from garnet.backbones import GPRGNN
 from garnet.backbones.base import BUFFER, Backbone, Noise, Parameters
 from garnet.defenses.base import Defense
+from garnet.defenses.beliefs import Beliefs, Evidence, Lessons
 from garnet.defenses.feature_knn import FeatureKNN
-from garnet.defenses.relaxed import RelaxedCommittee, doubted
+from garnet.defenses.relaxed import RelaxedBeliefs, RelaxedCommittee, doubted
+from garnet.defenses.student import Reading
 from garnet.defenses.views import CommitteeWarning, called, views_of
-from garnet.defenses.weighting import Suspects, chances, doubts, likeliest_weights, say_at_nodes
+from garnet.defenses.weighting import Suspects, chances, doubts, likeliest_weights, say_at_nodes, trusts
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.graph import Graph
 from garnet.parameters import Device, NonNegative
@@ -49,6 +52,10 @@ DOUBT = 30.0
 """How fast a member loses its say where its edges are doubted."""
 SHRINKAGE = 5.0
 """Validation nodes that speak for equal weights."""
+LEEWAY = 2.0
+"""Standard errors by which beliefs may be worse on validation nodes: less cannot be told from chance."""
+CAUTION = 0.0
+"""Standard errors by which edges must help before they are believed more."""
 
 _WEIGHTS = f"{BUFFER}weights"
 _TEMPERATURE, _TEMPERATURES = f"{BUFFER}temperature", f"{BUFFER}temperatures"
@@ -61,10 +68,22 @@ class CommitteeInputs:
     Attributes:
         views: what the backbone prepared of each member's graph, by the member's place.
         doubt: (members, n) share of what each of them reads at a node that is probably made up.
+        evidence: what beliefs are made of; None without features.
     """
 
     views: dict[int, Any]
     doubt: Tensor
+    evidence: Evidence | None
+
+    def known(self) -> Evidence:
+        """What beliefs are made of.
+
+        Raises:
+            GraphError: there is nothing.
+        """
+        if self.evidence is None:
+            raise GraphError("Beliefs were learnt of features, and the graph's say nothing; give it those of training.")
+        return self.evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +98,21 @@ class Committee(Defense):
     of these show it. Where nobody attacks, the view as it is has most say, and several models together are rarely worse
     than one of them.
 
+    What so many models say, they have read off edges, and an edge that is flipped after training changes it. So they
+    teach: a student that reads no edge learns from them, and its answers go from node to node along trusted edges
+    (`garnet.defenses.beliefs`). Where there are features and validation nodes, what is believed then is the answer,
+    unless the validation nodes show it to be worse, as where neighbours are of other classes in no regular way.
+
     Attributes:
         members: the purifier of each view; None is the graph as it is. One that needs features is left out where
             there are none, and one that the graph does not allow with a `CommitteeWarning`.
         backbone: the model.
         doubt: :math:`\beta`; with 0 no edge is doubted.
         shrinkage: so many validation nodes speak for equal weights.
+        leeway: beliefs are the answer unless they get fewer validation nodes right, by more than so many standard
+            errors of the difference. With None the members are the answer in any case.
+        caution: edges are believed no more than is needed for validation labels as likely as can be, but for so many
+            standard errors.
         training: how each is trained.
         device: where.
 
@@ -100,6 +128,8 @@ class Committee(Defense):
     backbone: Backbone[Any] = field(default_factory=GPRGNN)
     doubt: NonNegative = DOUBT
     shrinkage: NonNegative = SHRINKAGE
+    leeway: NonNegative | None = LEEWAY
+    caution: NonNegative = CAUTION
     training: Training = field(default_factory=Training)
     device: Device = "cpu"
 
@@ -115,6 +145,11 @@ class Committee(Defense):
         """What the members are called: by the parameters that differ from their defaults."""
         return tuple(map(called, self.members))
 
+    @property
+    def _plants(self) -> bool:
+        """Whether it asks planted edges which of the others to trust."""
+        return bool(self.doubt) or self.leeway is not None or GARNET() in self.members
+
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of all members before training, with equal weights."""
         parameters = {_WEIGHTS: torch.zeros(len(self.members)), _TEMPERATURE: torch.ones(())}
@@ -126,11 +161,13 @@ class Committee(Defense):
 
     def prepare(self, graph: Graph, device: str) -> CommitteeInputs:
         """Every member's view of the graph, and how much of it is doubted."""
-        views, doubt, _ = self._views(graph, device, None)
-        return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt)
+        views, doubt, evidence, _ = self._views(graph, device, None)
+        return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt, evidence)
 
     def logits(self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None) -> Tensor:
-        """(S, n, classes) logarithms of the members' probabilities, mixed, over the temperature."""
+        """(S, n, classes): what is believed, or the logarithms of the members' probabilities, mixed."""
+        if (beliefs := Beliefs.found(parameters)) is not None:
+            return beliefs.logits(inputs.known())
         said, say, _ = self._said(parameters, inputs, noise)
         return _mixed(said, say, parameters[_TEMPERATURE])
 
@@ -138,9 +175,12 @@ class Committee(Defense):
         """(n, classes) logits of one committee, and who decided."""
         said, say, rows = self._said(parameters, inputs, None)
         (scores,) = _mixed(said, say, parameters[_TEMPERATURE])
+        if (beliefs := Beliefs.found(parameters)) is not None:
+            (scores,) = beliefs.logits(inputs.known())
         names, weights = [self.names[i] for i in rows], parameters[_WEIGHTS][0, list(rows)]
         doubt = inputs.doubt[list(rows.values())]
-        return scores, Votes.of(names, weights, said=said[0], say=say[0], doubt=doubt, chosen=scores.argmax(dim=1))
+        votes = Votes.of(names, weights, said=said[0], say=say[0], doubt=doubt, chosen=scores.argmax(dim=1))
+        return scores, replace(votes, strength=None if beliefs is None else beliefs.strength)
 
     def weights(self, predictor: Predictor) -> dict[str, float]:
         """What each member of a trained committee counts where no edge is doubted, by what it is called.
@@ -166,6 +206,10 @@ class Committee(Defense):
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
         votes, spied, reads = predictor.parameters, *self._relaxed(graph, way)
+        beliefs = Beliefs.found({name: value[None].to(self.device) for name, value in votes.items()})
+        if beliefs is not None:
+            reading = Reading.of(graph, FeatureKNN().purify(graph).graph, self.device)
+            return RelaxedBeliefs(beliefs, beliefs.own(reading), None if spied is None else trusts(spied), self.device)
         inputs, views = self.backbone.prepare(graph, self.device), {}
         for i, view in reads.items():
             own = {name.removeprefix(_name(i, "")): value for name, value in votes.items() if _of(i, name)}
@@ -196,7 +240,7 @@ class Committee(Defense):
     def _relaxed(self, graph: Graph, way: Way) -> tuple[RelaxedGarnet | None, dict[int, Relaxed]]:
         """What planted edges tell, and the views of all members that can read the graph, by their places."""
         spied, reads = None, dict[int, Relaxed]()
-        if graph.num_edges and (self.doubt or GARNET() in self.members):
+        if graph.num_edges and self._plants:
             with suppress(GarnetError):
                 spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
                     graph, device=self.device, way=way
@@ -219,7 +263,7 @@ class Committee(Defense):
                 CommitteeWarning,
                 stacklevel=4,
             )
-        views, doubt, stages = self._views(graph, self.device, progress)
+        views, doubt, evidence, stages = self._views(graph, self.device, progress)
         (first, view), *others = views.items()
         tell = [partial(_tell, progress, name) for name in self.names]
         fit = partial(train, self.backbone, device=self.device)
@@ -240,15 +284,17 @@ class Committee(Defense):
                 stages += models[0].stages
                 for seed, model in zip(some, models, strict=True):
                     trained[seed][place] = model
-        return tuple(self._joined(graph, trained[seed], doubt.cpu(), stages) for seed in seeds)
+        clock = Clock(progress)
+        with clock("beliefs"):
+            lessons = None if evidence is None else Lessons(evidence)
+            joined = [self._joined(graph, trained[seed], doubt.cpu(), lessons) for seed in seeds]
+        return tuple(replace(one, stages=stages + tuple(clock.stages)) for one in joined)
 
     def _at(self, rate: float) -> Training:
         """The training with one step size."""
         return replace(self.training, lr=rate)
 
-    def _joined(
-        self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, stages: tuple[Stage, ...]
-    ) -> Predictor:
+    def _joined(self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, lessons: Lessons | None) -> Predictor:
         """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
@@ -267,10 +313,19 @@ class Committee(Defense):
         parameters[_WEIGHTS][list(members)], parameters[_TEMPERATURES][list(members)] = weights, temperatures
         for place, one in members.items():
             parameters |= {_name(place, name): value for name, value in one.parameters.items()}
-        scores = mixed / temperature
+        scores, beliefs = mixed / temperature, None
+        if lessons is not None and len(nodes):
+            taught = scores.softmax(dim=1)
+            taught[split.train] = torch.eye(taught.shape[1])[known[split.train]]
+            beliefs = Beliefs.learn(lessons, taught, nodes, labels, self.caution)
+            after = beliefs.logits(lessons.evidence)[0].cpu()
+            if _is_worse(after[nodes], scores[nodes], labels, self.leeway or 0.0):
+                beliefs = None
+            else:
+                scores, parameters = after, parameters | beliefs.stored()
         chosen = scores.argmax(dim=1)
         right = (chosen[nodes] == labels).double().mean()
-        names = [self.names[i] for i in members]
+        votes = Votes.of([self.names[i] for i in members], weights, said=said, say=say, doubt=doubt, chosen=chosen)
         return Predictor(
             graph=graph,
             scores=scores,
@@ -279,16 +334,15 @@ class Committee(Defense):
             parameters=parameters,
             epoch=max(one.epoch for one in members.values()),
             val_accuracy=float(right),
-            stages=stages,
-            votes=Votes.of(names, weights, said=said, say=say, doubt=doubt, chosen=chosen),
+            votes=replace(votes, strength=None if beliefs is None else beliefs.strength),
         )
 
     def _views(
         self, graph: Graph, device: str, progress: Progress | None
-    ) -> tuple[dict[int, Graph], Tensor, tuple[Stage, ...]]:
-        """The graph of each member that can read it, (members, n) doubts, and what all cost."""
+    ) -> tuple[dict[int, Graph], Tensor, Evidence | None, tuple[Stage, ...]]:
+        """The graph of each member that can read it, (members, n) doubts, what beliefs are made of, and the cost."""
         clock, found = Clock(progress), None
-        if graph.num_edges and (self.doubt or GARNET() in self.members):
+        if graph.num_edges and self._plants:
             with clock("purify"), suppress(GarnetError):  # which the member that is refused says
                 found = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).purify(graph, device=device)
         views = views_of(self.members, graph, found, device=device, clock=clock)
@@ -297,7 +351,13 @@ class Committee(Defense):
         doubt = torch.zeros(len(views), graph.num_nodes)
         if found is not None:
             doubt = doubts(Suspects.of(found), list(views.values()))
-        return views, doubt.to(device), tuple(clock.stages)
+        evidence = None
+        if graph.num_features and self.leeway is not None:
+            with clock("purify"), suppress(GarnetError):
+                place = self.members.index(FeatureKNN()) if FeatureKNN() in self.members else -1
+                near = views[place] if place in views else FeatureKNN().purify(graph).graph
+                evidence = Evidence.of(graph, near, found, device)
+        return views, doubt.to(device), evidence, tuple(clock.stages)
 
     def _said(
         self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
@@ -322,6 +382,13 @@ class Committee(Defense):
 def _mixed(said: Tensor, say: Tensor, temperature: Tensor) -> Tensor:
     """(S, n, classes) logits, of what members say, (S, members, n, classes), and count, (S, members, n)."""
     return torch.logsumexp(said + say[..., None], dim=1) / temperature[:, None, None]
+
+
+def _is_worse(logits: Tensor, others: Tensor, labels: Tensor, leeway: float) -> bool:
+    """Whether logits (k, classes) get fewer labels right than others, by more than so many standard errors."""
+    lost = (others.argmax(dim=1) == labels).double() - (logits.argmax(dim=1) == labels).double()
+    error = lost.std() / math.sqrt(len(lost)) if len(lost) > 1 else torch.tensor(0.0)
+    return bool(lost.mean() > leeway * error)
 
 
 def _tell(progress: Progress | None, member: str, step: Step) -> None:

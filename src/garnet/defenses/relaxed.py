@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from garnet.attacks.models import EdgeFunction
+from garnet.defenses.beliefs import Beliefs
 from garnet.graph.graph import Graph
 from garnet.purify.relaxed import Relaxed
 
@@ -92,6 +93,37 @@ class RelaxedCommittee:
                 against = against.index_put((torch.tensor(row),), doubted(read, weigh, chance, self.nodes))
         say = (say - self.doubt * against).log_softmax(dim=0)
         return torch.logsumexp(torch.stack(said) + say[..., None], dim=0) / self.temperature
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedBeliefs:
+    """Beliefs as a function of the weights of edges, whose trust stays as it is.
+
+    Attributes:
+        beliefs: what was learnt.
+        own: (1, n, classes) log-probabilities that the features alone give.
+        trusted: how far any pairs (2, m) are trusted, (m,); None where planted edges told nothing.
+        device: where it computes.
+    """
+
+    beliefs: Beliefs
+    own: Tensor
+    trusted: Callable[[Tensor], Tensor] | None
+    device: str
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.own.shape[1]
+
+    def edges(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """See `EdgeFunction`."""
+        return torch.from_numpy(graph.edges).to(self.device), torch.from_numpy(graph.weights).to(self.device)
+
+    def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
+        """See `EdgeFunction`."""
+        trust = torch.ones_like(weights) if self.trusted is None else self.trusted(edges).to(weights)
+        return self.beliefs.after(self.own, edges, weights, trust)[0]
 
 
 def doubted(edges: Tensor, weights: Tensor, chance: Tensor, nodes: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -90,18 +91,28 @@ def made_up(trust: Tensor, best: Tensor, caution: float) -> Tensor:
     return (1 - trust) / (1 - trust + caution * trust)
 
 
-def chances(garnet: RelaxedGarnet, caution: float) -> Callable[[Tensor], Tensor]:
-    """How likely any pairs (2, m) are made up, (m,), whether they are edges or would be."""
+def trusts(garnet: RelaxedGarnet) -> Callable[[Tensor], Tensor]:
+    """How far any pairs (2, m) are trusted, (m,), whether they are edges or would be."""
     known, trust = garnet.still.keys, garnet.trust
     if trust is None:
         raise ParameterError("Planted edges told nothing; relax a GARNET with support='auto'.")
-    best = most_trusted(garnet.edges, trust, garnet.still.nodes)
 
-    def chance(edges: Tensor) -> Tensor:
+    def trusted(edges: Tensor) -> Tensor:
         place, there = located(known, numbers(edges[0], edges[1], garnet.still.nodes))
         found, others = trust[place], ~there
         found[others] = garnet.judge.trust(edges[:, others])
-        return made_up(found, torch.minimum(*best[edges]).clamp_min(_NEXT_TO_NOTHING), caution)
+        return found
+
+    return trusted
+
+
+def chances(garnet: RelaxedGarnet, caution: float) -> Callable[[Tensor], Tensor]:
+    """How likely any pairs (2, m) are made up, (m,), whether they are edges or would be."""
+    trusted = trusts(garnet)
+    best = most_trusted(garnet.edges, cast(Tensor, garnet.trust), garnet.still.nodes)
+
+    def chance(edges: Tensor) -> Tensor:
+        return made_up(trusted(edges), torch.minimum(*best[edges]).clamp_min(_NEXT_TO_NOTHING), caution)
 
     return chance
 

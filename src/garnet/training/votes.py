@@ -26,6 +26,8 @@ class Votes:
         doubt: (members, n) share of what each reads at a node that is probably made up.
         predictions: (members, n) the class each would have chosen.
         decided: (n,) by its place, the member that spoke most for the class that was chosen.
+        strength: how much edges counted, from 0 to 1, where beliefs that the members taught gave the answer
+            (`garnet.defenses.beliefs`); None where the members themselves did.
     """
 
     members: tuple[str, ...]
@@ -34,6 +36,7 @@ class Votes:
     doubt: NDArray[np.float32]
     predictions: NDArray[np.int16]
     decided: NDArray[np.int16]
+    strength: float | None = None
 
     @classmethod
     def of(

@@ -1,0 +1,158 @@
+"""A node's features first, and its neighbours as far as they have earned it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from garnet.backbones.base import BUFFER, Parameters
+from garnet.defenses.messages import believed, compatibility
+from garnet.defenses.student import Reading, Students
+from garnet.graph.graph import Graph
+from garnet.purify.result import Ledger, Purification
+from garnet.training.calibration import likeliest_temperature
+
+STRENGTHS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.7, 1.0)
+_NAMES = ("own", "around", "mean", "sureness", "ratio", "unit", "strength", "temperature")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What beliefs are made of, on a graph.
+
+    Attributes:
+        reading: what is known of the nodes without any edge.
+        edges: (2, m) of the graph.
+        weights: (m,) of these.
+        trust: (m,) how far each is trusted.
+    """
+
+    reading: Reading
+    edges: Tensor
+    weights: Tensor
+    trust: Tensor
+
+    @classmethod
+    def of(cls, graph: Graph, near: Graph, purified: Purification | None, device: str) -> Self:
+        """Of a graph, the one that joins similar features, and what planted edges told of the first, if anything."""
+        edges, weights = (torch.from_numpy(one).to(device) for one in (graph.edges, graph.weights))
+        ledger, trust = None if purified is None else purified.ledger, torch.ones_like(weights)
+        if isinstance(ledger, Ledger) and ledger.trust is not None:
+            trust = ledger.trust[ledger.given].to(weights)
+        return cls(Reading.of(graph, near, device), edges, weights, trust)
+
+
+class Lessons:
+    """A graph on which beliefs can be learnt from any number of teachers.
+
+    Attributes:
+        evidence: what they are made of.
+        students: what can be taught of the nodes.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence, self.students = evidence, Students(evidence.reading)
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    r"""What is believed of nodes: by their features, and by what neighbours tell each other along trusted edges.
+
+    A student that reads no edge (`Students`) learns from a teacher that reads them all, and never judges a node by what
+    it was taught of that node. What it says of the nodes goes along the edges as messages (`believed`), each trusted as
+    far as planted edges tell. What classes edges join is seen in what the teacher says.
+
+    So whatever is done to a node's edges after training, its features say the same, and an edge can add no more than
+    the logarithm of a ratio that was learnt, times its trust and the strength of all messages.
+
+    Attributes:
+        learnt: `own`, `around` and `mean` of the students; `sureness`, by which their answers are multiplied; `ratio`,
+            `strength` and `unit`, the weight from which on an edge counts in full; `temperature` of the outcome. With a
+            leading dimension of S.
+    """
+
+    learnt: Parameters
+
+    @classmethod
+    def found(cls, parameters: Parameters) -> Self | None:
+        """Those among the parameters of a model, if it has any."""
+        names = {name: f"{BUFFER}beliefs.{name}" for name in _NAMES}
+        if names["strength"] not in parameters:
+            return None
+        return cls({name: parameters[stored] for name, stored in names.items()})
+
+    @classmethod
+    def learn(cls, lessons: Lessons, taught: Tensor, nodes: Tensor, labels: Tensor, caution: float) -> Self:
+        """Learn from a teacher, and of nodes with labels how much edges are to be believed.
+
+        Args:
+            lessons: the graph.
+            taught: (n, classes) probabilities that the teacher gives.
+            nodes: some whose labels the teacher did not learn from.
+            labels: of these.
+            caution: see `Committee`.
+        """
+        evidence = lessons.evidence
+        learnt = {name: value[None] for name, value in lessons.students.learnt(taught).items()}
+        answers, labels = evidence.reading.answers(learnt), labels.to(evidence.edges.device)
+        nodes, taught = nodes.to(labels.device), taught.to(answers)
+        unit = evidence.weights.mean() if len(evidence.weights) else evidence.weights.new_ones(())
+        learnt |= {
+            "sureness": torch.tensor([_sureness(answers[0, nodes], labels)]).to(answers),
+            "ratio": compatibility(evidence.edges, evidence.trust, taught)[None],
+            "unit": unit[None],
+        }
+        one = torch.ones(1).to(answers)
+        tried = [cls({**learnt, "strength": strength * one, "temperature": one}) for strength in STRENGTHS]
+        said = [beliefs.logits(evidence)[0, nodes] for beliefs in tried]
+        temperatures = [likeliest_temperature(logits, labels) for logits in said]
+        given = [
+            (logits / temperature).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
+            for logits, temperature in zip(said, temperatures, strict=True)
+        ]
+        place = _least_needed(torch.stack(given).double(), caution)
+        return cls({**tried[place].learnt, "temperature": temperatures[place] * one})
+
+    @property
+    def strength(self) -> float:
+        """How much a message counts, of one model."""
+        return float(self.learnt["strength"][0])
+
+    def stored(self) -> Parameters:
+        """As the parameters of one model."""
+        return {f"{BUFFER}beliefs.{name}": value[0].cpu() for name, value in self.learnt.items()}
+
+    def own(self, reading: Reading) -> Tensor:
+        """(S, n, classes) log-probabilities that the features alone give."""
+        return (reading.answers(self.learnt) * self.learnt["sureness"][:, None, None]).log_softmax(dim=2)
+
+    def logits(self, evidence: Evidence) -> Tensor:
+        """(S, n, classes) logits of the nodes of a graph."""
+        return self.after(self.own(evidence.reading), evidence.edges, evidence.weights, evidence.trust)
+
+    def after(self, own: Tensor, edges: Tensor, weights: Tensor, trust: Tensor) -> Tensor:
+        """(S, n, classes) logits, of what nodes think of themselves and edges that may be there by half."""
+        learnt = self.learnt
+        counted = trust * (weights / learnt["unit"][0].clamp_min(1e-9)).clamp_max(1.0)
+        said = believed(own, edges, counted, learnt["ratio"], learnt["strength"])
+        return said / learnt["temperature"][:, None, None]
+
+
+def _sureness(answers: Tensor, labels: Tensor) -> float:
+    """By what to multiply answers so that labels become likeliest: from 1 to 64, as they are no longer than one."""
+    return 8.0 / likeliest_temperature(8.0 * answers, labels)
+
+
+def _least_needed(given: Tensor, caution: float) -> int:
+    """The first of several choices, (choices, k) log-probabilities of the labels of k nodes, that does about as well.
+
+    That is, its mean is below the best by no more than so many standard errors of the difference: the rule of Breiman
+    et al. (1984), which takes the simplest model that cannot be told from the best.
+    """
+    behind = given[given.mean(dim=1).argmax()] - given
+    error = behind.std(dim=1) / math.sqrt(behind.shape[1]) if behind.shape[1] > 1 else torch.zeros(len(given))
+    return int((behind.mean(dim=1) <= caution * error + 1e-12).nonzero()[0, 0])

@@ -1,0 +1,69 @@
+"""Belief propagation: what neighbours tell each other of their classes, and how far it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+ROUNDS = 3
+_AT_ONCE = 1 << 24  # numbers of messages that are in memory together
+_LEAST = 1e-6
+
+
+def believed(own: Tensor, edges: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
+    r"""(S, n, classes) log-probabilities, after some rounds of messages along the edges.
+
+    The message of node i to its neighbour j is :math:`\alpha \log(t b R + 1 - t)`, where b is what i believes but for
+    what j told it. If all edges are trusted, :math:`\alpha` is one and there is no cycle, these are the marginals of
+    the Markov field with R at its edges, once rounds are as many as the longest path has edges.
+
+    Args:
+        own: (S, n, classes) what each node thinks of itself, logarithms.
+        edges: (2, m) undirected ones.
+        trust: (m,) the chance t that an edge says anything.
+        ratio: (S, classes, classes) R, how much more often an edge joins two classes than chance would; symmetric.
+        strength: (S,) how much a message counts, :math:`\alpha`; less than one, as neighbours repeat each other.
+    """
+    rounds = [own]
+    for _ in range(ROUNDS):
+        total = own
+        for ends, chance in _parts(edges, trust, own.shape[0] * own.shape[2]):
+            for way in (ends, ends.flip(0)):
+                total = total.index_add(1, way[1], _told(rounds, way, chance, ratio, strength[:, None, None]))
+        rounds.append(total)
+    return rounds[-1].log_softmax(dim=2)
+
+
+def compatibility(edges: Tensor, trust: Tensor, said: Tensor) -> Tensor:
+    """(classes, classes) how much more often trusted edges join two classes than chance would, by (n, classes) said.
+
+    One pair of each two classes is counted beside those that are seen.
+    """
+    joint = torch.ones(said.shape[1], said.shape[1]).to(said)
+    for (first, second), chance in _parts(edges, trust, said.shape[1]):
+        seen = (said[first] * chance[:, None]).T @ said[second]
+        joint = joint + seen + seen.T
+    joint = joint / joint.sum()
+    return joint / (joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True))
+
+
+def _told(rounds: Sequence[Tensor], ends: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
+    """(S, m, classes) what the first ends tell the second ones, after so many rounds.
+
+    Messages are not kept: each is computed anew from what both ends believed in the rounds before, so that memory is
+    that of the nodes, whatever the edges.
+    """
+    told = torch.zeros((), device=trust.device)
+    speaker, listener = ends if len(rounds) % 2 else ends.flip(0)
+    for total in rounds:
+        belief = (total.index_select(1, speaker) - told).softmax(dim=2)
+        told = strength * (1 + trust[:, None] * (belief @ ratio - 1)).clamp_min(_LEAST).log()
+        speaker, listener = listener, speaker
+    return told
+
+
+def _parts(edges: Tensor, trust: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    size = max(_AT_ONCE // max(width, 1), 1)
+    return zip(torch.split(edges, size, dim=1), torch.split(trust, size), strict=True)
