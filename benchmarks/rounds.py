@@ -11,7 +11,7 @@ import os
 from garnet.bench.stress import stress
 from garnet.datasets import load
 from garnet.defenses import Committee
-from garnet.defenses.lookup import defense_named
+from garnet.registry import defense_named
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ SHRINKAGE = 5.0
 """Validation nodes that speak for equal weights."""
 LEEWAY = 2.0
 """Standard errors by which beliefs may be worse on validation nodes: less cannot be told from chance."""
-CAUTION = 0.0
+CAUTION = 1.0
 """Standard errors by which edges must help before they are believed more."""
 
 _WEIGHTS = f"{BUFFER}weights"
