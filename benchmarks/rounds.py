@@ -15,6 +15,7 @@ from garnet.registry import defense_named
 
 
 def main() -> None:
+    """Stress one defence on one of the benchmark graphs and print the verdict."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--graph", default="cora")
     parser.add_argument("--defense", default="committee")
