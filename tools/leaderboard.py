@@ -112,7 +112,7 @@ def attacker_who_knows(records: Path) -> str:
     found = {battery: name for name, battery in _batteries(records) if battery.graph == graph}
     if not found:
         return "Nothing has been measured yet."
-    budgets = next(iter(found)).budgets
+    budgets = max((battery.budgets for battery in found), key=len)
     order = [row.defense for row in _rows(graph, records)]
     heads = [
         f"{graph.capitalize()}",
@@ -122,21 +122,29 @@ def attacker_who_knows(records: Path) -> str:
     ]
     rows = []
     for battery in sorted(found, key=lambda one: order.index(_named(one))):
-        worst = [battery.worst(kind, budget) for kind in THREATS for budget in budgets]
-        figures = [NONE if one is None else f"{one.mean:.1f}" for one in worst]
+        figures = [_within(battery, kind, budget) for kind in THREATS for budget in budgets]
         rows.append([f"`{_named(battery)}`", f"{battery.clean.mean:.1f}", *figures])
     return table(heads, rows)
 
 
+def _within(battery: Battery, kind: Threat, budget: str) -> str:
+    """The accuracy under the worst attack of a kind within a budget, where it was tried with one."""
+    worst = battery.worst(kind, budget) if budget in battery.budgets else None
+    return NONE if worst is None else f"{worst.mean:.1f}"
+
+
 def attacks_that_know(records: Path) -> str:
-    """What each attack leaves of each defence after training, and before, at the budget in the middle."""
+    """What each attack leaves of each defence after training, and before, at a budget that all were tried with."""
     graph = _graphs(records)[0]
     order = [row.defense for row in _rows(graph, records)]
     found = [battery for _, battery in _batteries(records) if battery.graph == graph]
     if not found:
         return "Nothing has been measured yet."
     found.sort(key=lambda one: order.index(_named(one)))
-    budget = found[0].budgets[len(found[0].budgets) // 2]
+    shared = [one for one in found[0].budgets if all(one in battery.budgets for battery in found)]
+    if not shared:
+        return "No budget is common to all."
+    budget = shared[len(shared) // 2]
     parts = []
     for kind in THREATS:
         attacks = dict.fromkeys(name for battery in found for name in battery.attacks)
