@@ -222,13 +222,16 @@ def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> 
     }
 
 
-def _members(best: Predictor) -> dict[str, dict[str, float]]:
-    """What each member of a committee counts, and at which share of the nodes it decided; nothing of another model."""
+def _members(best: Predictor) -> dict[str, Any]:
+    """What each member of a committee counts, where it decided, and how far edges are believed; none of it else."""
     if (votes := best.votes) is None:
-        return {"members": {}, "decided": {}}
+        return {"members": {}, "decided": {}, "strength": None}
     return {
-        name: dict(zip(votes.members, shares.tolist(), strict=True))
-        for name, shares in (("members", votes.weights), ("decided", votes.decided_shares))
+        "strength": votes.strength,
+        **{
+            name: dict(zip(votes.members, shares.tolist(), strict=True))
+            for name, shares in (("members", votes.weights), ("decided", votes.decided_shares))
+        },
     }
 
 
@@ -239,6 +242,8 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
     first.add_row("calibration error", f"{facts['calibration_error']:.1%}, how sure less how right")
+    if facts["strength"] is not None:
+        first.add_row("edges are believed", f"{facts['strength']:.0%}, and the features in full")
     if isinstance(facts["features"], str):
         first.add_row("features", f"{facts['features']}, since it has none")
     for name, seconds in facts["seconds"].items():

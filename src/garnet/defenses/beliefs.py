@@ -86,15 +86,18 @@ class Beliefs:
         return cls({name: parameters[stored] for name, stored in names.items()})
 
     @classmethod
-    def learn(cls, lessons: Lessons, taught: Tensor, nodes: Tensor, labels: Tensor, caution: float) -> Self:
-        """Learn from a teacher, and of nodes with labels how much edges are to be believed.
+    def learn(
+        cls, lessons: Lessons, taught: Tensor, nodes: Tensor, labels: Tensor, *, leeway: float, caution: float
+    ) -> Self | None:
+        """Learn from a teacher, and of nodes with labels how much edges are to be believed; None if nothing is.
 
         Args:
             lessons: the graph.
             taught: (n, classes) probabilities that the teacher gives.
             nodes: some whose labels the teacher did not learn from.
             labels: of these.
-            caution: see `Committee`.
+            leeway: see `Committee`.
+            caution: likewise.
         """
         evidence = lessons.evidence
         learnt = {name: value[None] for name, value in lessons.students.learnt(taught).items()}
@@ -114,7 +117,13 @@ class Beliefs:
             (logits / temperature).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
             for logits, temperature in zip(said, temperatures, strict=True)
         ]
-        place = _least_needed(torch.stack(given).double(), caution)
+        right = torch.stack([logits.argmax(dim=1) == labels for logits in said]).double()
+        theirs = (taught[nodes].argmax(dim=1) == labels).double()
+        likely = torch.stack(given).double()
+        fit = _as_good(likely, likely[likely.mean(dim=1).argmax()], caution) & _as_good(right, theirs, leeway)
+        if not fit.any():
+            return None
+        place = int(fit.nonzero()[0, 0])
         return cls({**tried[place].learnt, "temperature": temperatures[place] * one})
 
     @property
@@ -147,12 +156,12 @@ def _sureness(answers: Tensor, labels: Tensor) -> float:
     return 8.0 / likeliest_temperature(8.0 * answers, labels)
 
 
-def _least_needed(given: Tensor, caution: float) -> int:
-    """The first of several choices, (choices, k) log-probabilities of the labels of k nodes, that does about as well.
+def _as_good(found: Tensor, best: Tensor, errors: float) -> Tensor:
+    """Which of several choices, (choices, k) numbers of k nodes, are about as good as another, (k,).
 
-    That is, its mean is below the best by no more than so many standard errors of the difference: the rule of Breiman
-    et al. (1984), which takes the simplest model that cannot be told from the best.
+    That is, their mean is below its by no more than so many standard errors of the difference. To take the simplest of
+    these is the rule of Breiman et al. (1984).
     """
-    behind = given[given.mean(dim=1).argmax()] - given
-    error = behind.std(dim=1) / math.sqrt(behind.shape[1]) if behind.shape[1] > 1 else torch.zeros(len(given))
-    return int((behind.mean(dim=1) <= caution * error + 1e-12).nonzero()[0, 0])
+    behind = best - found
+    error = behind.std(dim=1) / math.sqrt(behind.shape[1]) if behind.shape[1] > 1 else torch.zeros(len(found)).to(found)
+    return behind.mean(dim=1) <= errors * error + 1e-12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -109,10 +108,10 @@ class Committee(Defense):
         backbone: the model.
         doubt: :math:`\beta`; with 0 no edge is doubted.
         shrinkage: so many validation nodes speak for equal weights.
-        leeway: beliefs are the answer unless they get fewer validation nodes right, by more than so many standard
-            errors of the difference. With None the members are the answer in any case.
-        caution: edges are believed no more than is needed for validation labels as likely as can be, but for so many
-            standard errors.
+        leeway: beliefs are the answer unless they get fewer validation nodes right, however far edges are believed,
+            by more than so many standard errors of the difference. With None the members are the answer in any case.
+        caution: edges are believed no more than is needed for that, and for validation labels as likely as can be, but
+            for so many standard errors.
         training: how each is trained.
         device: where.
 
@@ -317,12 +316,9 @@ class Committee(Defense):
         if lessons is not None and len(nodes):
             taught = scores.softmax(dim=1)
             taught[split.train] = torch.eye(taught.shape[1])[known[split.train]]
-            beliefs = Beliefs.learn(lessons, taught, nodes, labels, self.caution)
-            after = beliefs.logits(lessons.evidence)[0].cpu()
-            if _is_worse(after[nodes], scores[nodes], labels, self.leeway or 0.0):
-                beliefs = None
-            else:
-                scores, parameters = after, parameters | beliefs.stored()
+            beliefs = Beliefs.learn(lessons, taught, nodes, labels, leeway=self.leeway or 0.0, caution=self.caution)
+            if beliefs is not None:
+                scores, parameters = beliefs.logits(lessons.evidence)[0].cpu(), parameters | beliefs.stored()
         chosen = scores.argmax(dim=1)
         right = (chosen[nodes] == labels).double().mean()
         votes = Votes.of([self.names[i] for i in members], weights, said=said, say=say, doubt=doubt, chosen=chosen)
@@ -382,13 +378,6 @@ class Committee(Defense):
 def _mixed(said: Tensor, say: Tensor, temperature: Tensor) -> Tensor:
     """(S, n, classes) logits, of what members say, (S, members, n, classes), and count, (S, members, n)."""
     return torch.logsumexp(said + say[..., None], dim=1) / temperature[:, None, None]
-
-
-def _is_worse(logits: Tensor, others: Tensor, labels: Tensor, leeway: float) -> bool:
-    """Whether logits (k, classes) get fewer labels right than others, by more than so many standard errors."""
-    lost = (others.argmax(dim=1) == labels).double() - (logits.argmax(dim=1) == labels).double()
-    error = lost.std() / math.sqrt(len(lost)) if len(lost) > 1 else torch.tensor(0.0)
-    return bool(lost.mean() > leeway * error)
 
 
 def _tell(progress: Progress | None, member: str, step: Step) -> None:

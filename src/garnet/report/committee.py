@@ -75,6 +75,12 @@ def _members(votes: Votes, alone: NDArray[np.float64]) -> Section:
         "it leant to another. The table has means over all nodes, and how many test nodes each would have got right "
         "alone."
     )
+    if votes.strength is not None:
+        text += (
+            " The answer itself is not their mixture: they taught a student that reads features and no edge, and what "
+            f"it says of a node's neighbours counts {percent(votes.strength, 0)} of what it would if they were right "
+            "independently of each other. An edge that is flipped later can change no more than that."
+        )
     body = Markup('<div class="pair">{}</div>').format(charts) + table(heads, rows, name="Members")
     return Section("The committee", text, body, wide=True)
 
