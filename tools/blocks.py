@@ -14,7 +14,7 @@ from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
 from tools import leave_it_on
-from tools.leaderboard import attacker_who_knows, attacks_that_know, leaderboard
+from tools.leaderboard import attacker_who_knows, attacks_that_know, leaderboard, rounds
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
 
@@ -498,7 +498,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         audit_areas, audit_clean, audit_doubts, audit_precisions,
         campaign, cluster,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
-        products, recipe, speed,
+        products, recipe, rounds, speed,
     )
 } | leave_it_on.BLOCKS  # fmt: skip
 """By the name that a page says."""

@@ -127,6 +127,38 @@ def attacker_who_knows(records: Path) -> str:
     return table(heads, rows)
 
 
+def rounds(records: Path) -> str:
+    """What was left of the committee before it was changed in answer to attacks, and after each change."""
+    told = {
+        "before": "rounds-cora-0.jsonl",
+        "first round": "rounds-cora-1.jsonl",
+        "second round": "stress-cora-committee.jsonl",
+    }
+    found = {name: next(iter(batteries(_read(records / file)))) for name, file in told.items()}
+    budgets = found["second round"].budgets
+    heads = ["Cora", "attacks tried", "clean", *(f"{one}: {budget}" for one in THREATS for budget in budgets)]
+    rows = [
+        [
+            f"[{name}](../../results/{told[name]})",
+            str(len({(one.attack, one.budget) for one in battery.outcomes})),
+            f"{battery.clean.mean:.1f}",
+            *(
+                _within(battery, kind, budget) if _whole(battery, kind, budget) else NONE
+                for kind in THREATS
+                for budget in budgets
+            ),
+        ]
+        for name, battery in found.items()
+    ]
+    return table(heads, rows)
+
+
+def _whole(battery: Battery, kind: Threat, budget: str) -> bool:
+    """Whether everything that was tried with the smallest budget was tried with another, too."""
+    tried = [{one.attack for one in battery.at(kind, some)} for some in (battery.budgets[0], budget)]
+    return tried[0] <= tried[1]
+
+
 def _within(battery: Battery, kind: Threat, budget: str) -> str:
     """The accuracy under the worst attack of a kind within a budget, where it was tried with one."""
     worst = battery.worst(kind, budget) if budget in battery.budgets else None
