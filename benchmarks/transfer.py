@@ -74,7 +74,7 @@ def main() -> None:
 def transferred(name: str, graph_name: str, budget: float) -> dict[str, Any]:
     """What is left of a defence: clean, and under the flips that were made for others, the most harmful first."""
     graph, defense = load(graph_name, split="prognn"), defense_named(name)
-    sets = [one for one in recorded(graph_name, budget) if one.made_for != name]
+    sets = [one for one in recorded(graph_name, budget) if one.made_for.removesuffix(", gprgnn") != name]
     fitted = defense.fit(graph, seed=0)
     found: dict[str, Any] = {"clean": 100 * fitted.accuracy(), "evasion": [], "poisoning": []}
     for one in sets:

@@ -491,6 +491,26 @@ def committee_speed(records: Path) -> str:
     return table(["GPRGNN on", "one model", "committee", "ratio", "of which"], rows)
 
 
+def through(records: Path) -> str:
+    """What the test nodes have in common that a search by queries takes from a committee."""
+    found = _figures(records, "through")
+    heads = {
+        "accuracy": "right",
+        "attacked": "right after 253 flips",
+        "without_edges": "right without edges",
+        "lost": "nodes lost",
+        "lost_touched_once": "one flip touches",
+        "lost_touched_more": "several touch",
+        "lost_with_two_edges_or_fewer": "had one or two edges",
+        "lost_though_features_know": "right without edges",
+    }
+    rows = [
+        [name, *(f"{run[key]:.0f}" if key == "lost" else f"{run[key]:.1f}" for key in heads)]
+        for name, run in found.items()
+    ]
+    return table(["Cora, percent", *heads.values()], rows)
+
+
 BLOCKS: dict[str, Callable[[Path], str]] = {
     one.__name__.replace("_", " "): one
     for one in (
@@ -498,7 +518,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         audit_areas, audit_clean, audit_doubts, audit_precisions,
         campaign, cluster,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
-        products, recipe, rounds, speed,
+        products, recipe, rounds, speed, through,
     )
 } | leave_it_on.BLOCKS  # fmt: skip
 """By the name that a page says."""

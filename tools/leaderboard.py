@@ -6,6 +6,7 @@ published poisons, and clean graphs where a defence has not been stressed, come 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,12 @@ _STUDIES = ("leave-it-on", "citations", "heterophilic", "polblogs")
 _GRAPHS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "polblogs")
 _POISON = "metattack", 0.2  # the published one that every study has
 _FOLDER = "../../results"
+_GROUPS = {
+    "blind": "our blind attacks",
+    "evasion": "adaptive evasion",
+    "poisoning": "adaptive poisoning",
+    "transferred": "made for others",
+}
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,9 @@ class Row:
         defense: its name, with that of a backbone other than the usual.
         clean: accuracy where nobody attacks.
         published: the lowest under a published poison.
-        attacked: the lowest of each group of attacks: `blind`, `evasion` and `poisoning`.
-        worst: the lowest of all that `garnet stress` found.
+        attacked: the lowest of each group of attacks: `blind`, `evasion` and `poisoning`; `transferred` are those that
+            were made for other defences.
+        worst: the lowest of all these.
         seconds: that the worst attack took.
         command: that makes the row again.
         failed: whether a check of the stress test failed.
@@ -66,7 +74,7 @@ class Row:
     def cells(self) -> list[str]:
         """The row as the table has it."""
         worst = NONE if self.worst is None else f"**{self.worst}**" + (" ⚠" if self.failed else "")
-        groups = [str(self.attacked.get(group, NONE)) for group in ("blind", "evasion", "poisoning")]
+        groups = [str(self.attacked.get(group, NONE)) for group in _GROUPS]
         seconds = NONE if self.seconds is None else f"{self.seconds:.0f}"
         return [f"`{self.defense}`", str(self.clean or NONE), str(self.published or NONE), *groups, worst, seconds]
 
@@ -78,7 +86,7 @@ def leaderboard(records: Path) -> str:
 
 
 def _board(graph: str, rows: Sequence[Row]) -> str:
-    heads = ["defence", "clean", "published poison", "our blind attacks", "adaptive evasion", "adaptive poisoning"]
+    heads = ["defence", "clean", "published poison", *_GROUPS.values()]
     parts = [f"## {graph.capitalize()}", table([*heads, "**worst**", "seconds"], [row.cells() for row in rows])]
     commands = [row.command for row in rows if row.command]
     if commands:
@@ -98,7 +106,35 @@ def _rows(graph: str, records: Path) -> list[Row]:
     for row in _stressed(graph, records):
         before = found.get(row.defense, row)
         found[row.defense] = replace(row, published=before.published, clean=row.clean or before.clean)
+    for defense, figure in _transferred(graph, records).items():
+        row = found.get(defense, Row(defense))
+        harder = row.worst is None or figure.value < row.worst.value
+        found[defense] = replace(
+            row,
+            attacked={**row.attacked, "transferred": figure},
+            worst=figure if harder else row.worst,
+            seconds=None if harder else row.seconds,
+        )
     return sorted(found.values(), key=_robust_first)
+
+
+def _transferred(graph: str, records: Path) -> dict[str, Figure]:
+    """What flips leave of defences that were made for others, by benchmarks/transfer.py, if it was run."""
+    path = records / f"transfer-{graph}.json"
+    if not path.exists():
+        return {}
+    found = {}
+    for defense, tried in json.loads(path.read_text())["figures"].items():
+        lowest_first = sorted(
+            (left, kind, made_for)
+            for kind in THREATS
+            for left, made_for, _ in tried[kind]
+            if made_for.removesuffix(", gprgnn") != defense
+        )
+        if lowest_first:
+            left, kind, made_for = lowest_first[0]
+            found[defense] = Figure(left, path.name, f"({kind}, for {made_for})")
+    return found
 
 
 def _robust_first(row: Row) -> tuple[bool, float, str]:

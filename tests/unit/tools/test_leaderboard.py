@@ -1,5 +1,6 @@
 """The leaderboard is made of the records of stress tests, and of studies where there are none."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_without_a_stress_test_there_are_dashes(records):
     page = leaderboard(records)
     assert "## Cora" in page
     committee = next(line for line in page.splitlines() if line.startswith("| `committee` |"))
-    assert committee.count("—") == 5
+    assert committee.count("—") == 6
     assert "(../../results/leave-it-on.jsonl)" in committee
     assert "## Cora" in leaderboard(RECORDS)
     assert not leaderboard(records / "nowhere")
@@ -59,6 +60,20 @@ def test_the_most_robust_is_first_and_leads_to_its_record(records):
     assert ("⚠" in second) == bool(weak.failed)
     assert all("**" not in line for line in others)
     assert "garnet stress cora --defense committee\n" in page
+
+
+def test_flips_made_for_others_count_for_all_but_who_they_were_made_for(records):
+    run(records, "rung", epochs=30)
+    tried = {
+        "rung": {"clean": 80.0, "evasion": [[1.0, "committee", "query-search"]], "poisoning": []},
+        "lfr": {"clean": 80.0, "evasion": [], "poisoning": [[60.5, "rung", "dice"], [70.0, "committee", "dice"]]},
+        "none": {"clean": 80.0, "evasion": [[50.0, "none, gprgnn", "dice"]], "poisoning": []},
+    }
+    (records / "transfer-cora.json").write_text(json.dumps({"figures": tried}))
+    rows = {line.split("`")[1]: line for line in leaderboard(records).splitlines() if line.startswith("| `")}
+    assert "**[1.0](../../results/transfer-cora.json) (evasion, for committee)**" in rows["rung"]
+    assert "**[60.5](../../results/transfer-cora.json) (poisoning, for rung)**" in rows["lfr"]
+    assert "transfer" not in rows["none"]
 
 
 def test_a_damaged_record_is_named(records):
