@@ -14,6 +14,7 @@ from tools.markdown import NONE, table
 from tools.records import STUDIES, Cells
 
 RECORD = "leave-it-on.jsonl"
+_MEMBERS = "leave-it-on-members.jsonl"  # of a committee whose members are the answer, `leeway=None`
 COMMAND = "garnet bench run studies/leave-it-on.toml"
 CHOSEN_ON = ("cora", "citeseer", "chameleon", "squirrel", "polblogs", "acm", "texas")
 """Graphs on which the defaults were chosen, or that led to one of them; the others of the study confirm them."""
@@ -205,6 +206,26 @@ def with_gcn(cells: Cells) -> str:
     return table(["GCN on", "", *(_DEFENSES[defense] for defense in _SHORTLY)], shown, labels=2)
 
 
+def beliefs(records: Path) -> str:
+    """The committee beside what it was when its members were the answer."""
+    now, before = (records / name for name in (RECORD, _MEMBERS))
+    if not now.exists() or not before.exists():
+        return _UNMEASURED
+    theirs = {(row.graph, row.attack, row.budget): row for row in measured_rows(Cells(before, COMMAND))}
+    shown, gains = [], {True: list[float](), False: list[float]()}
+    for row in measured_rows(Cells(now, COMMAND)):
+        own, other = row.accuracy("committee"), theirs[row.graph, row.attack, row.budget].accuracy("committee")
+        if own is not None and other is not None:
+            gains[row.attacked].append(own - other)
+            shown.append([row.graph_label, row.attack_label, f"{other:.1f}", f"{own:.1f}", signed(own - other)])
+    told = ", ".join(
+        f"{signed(fmean(some))} points on the mean {where}"
+        for where, some in (("where nobody attacks", gains[False]), ("where somebody does", gains[True]))
+        if some
+    )
+    return f"{table(['GPRGNN on', '', 'members alone', 'beliefs', 'points'], shown, labels=2)}\n\nThat is {told}."
+
+
 def _everything(rows: Iterable[Row]) -> str:
     shown = [
         [f"{row.graph_label}{'' if row.graph in CHOSEN_ON else ' *'}", row.attack_label, *row.outcomes(_DEFENSES)]
@@ -269,5 +290,5 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         "leave it on: against the better": against_the_better,
         "leave it on: with GCN": with_gcn,
     }.items()
-}
+} | {"leave it on: beliefs": beliefs}
 """By the name that a page says."""
