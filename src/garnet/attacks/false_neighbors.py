@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.models import Labels, margins
-from garnet.attacks.pockets import View, views_of
+from garnet.attacks.pockets import Told, View, views_of
 from garnet.attacks.proposals import Answer
 from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import dense_features
@@ -168,7 +168,9 @@ class _Pull:
         likely: NDArray[np.int64] = nodes[lead.argsort(kind="stable")]
         return likely[: _LOOKED * (self.task.budget - self.flips.shape[1])]
 
-    def _pockets(self, nodes: NDArray[np.int64], reached: Reached, views: list[View]) -> tuple[Tensor, Tensor]:
+    def _pockets(
+        self, nodes: NDArray[np.int64], reached: Reached, views: Sequence[View | Told]
+    ) -> tuple[Tensor, Tensor]:
         """Owners (q,) and pockets (q, size), -1 for no node, to be compared."""
         answer, points, degrees = Answer.of(reached), _points(reached, views), np.diff(reached.graph.adjacency.indptr)
         logits = reached.logits.numpy()
@@ -197,7 +199,7 @@ class _Pull:
         shape = torch.tensor(found, dtype=torch.int64).reshape(-1, self.attack.size)
         return torch.tensor(owners, dtype=torch.int64), shape
 
-    def _gains(self, owners: Tensor, pockets: Tensor, reached: Reached, views: list[View]) -> Tensor:
+    def _gains(self, owners: Tensor, pockets: Tensor, reached: Reached, views: Sequence[View | Told]) -> Tensor:
         """(q,) by how much the lead of each node would shrink, less where pockets were tried in vain."""
         logits, n = reached.logits, len(reached.logits)
         after: Any = sum(view.say * view.after(owners, pockets, logits) for view in views)
@@ -206,7 +208,7 @@ class _Pull:
         return gained / (1 + torch.from_numpy(self.tried)[owners])
 
 
-def _points(reached: Reached, views: list[View]) -> Tensor:
+def _points(reached: Reached, views: Sequence[View | Told]) -> Tensor:
     """(n, d) of length one: those of a purifier that has some, features, or what is said of the nodes."""
     for view in views:
         if view.judge is not None:

@@ -251,7 +251,11 @@ def _with_features(inputs: Any, features: Features) -> Any:
     if not isinstance(views, dict):
         return None
     changed = {name: _with_features(view, features) for name, view in views.items()}
-    return None if any(view is None for view in changed.values()) else replace(inputs, views=changed)
+    if any(view is None for view in changed.values()):
+        return None
+    evidence = getattr(inputs, "evidence", None)
+    beside = {} if evidence is None else {"evidence": evidence.with_features(features)}
+    return replace(inputs, views=changed, **beside)
 
 
 def _no_gradient(backbone: Backbone[Any]) -> str:

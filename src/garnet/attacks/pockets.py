@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,27 @@ class View:
         return torch.cat(means)
 
 
+@dataclass(frozen=True, eq=False)
+class Told:
+    """A defence whose nodes tell each other what they believe, as far as false neighbours go.
+
+    Attributes:
+        heard: from pairs (2, q) and logits (n, classes), what the first ends of the pairs would hear, (q, classes).
+        say: of the only view there is.
+        judge: none.
+    """
+
+    heard: Callable[[Tensor, Tensor], Tensor]
+    say: float = 1.0
+    judge: None = None
+
+    def after(self, owners: Tensor, pockets: Tensor, logits: Tensor) -> Tensor:
+        """See `View.after`."""
+        rows, slots = (pockets >= 0).nonzero(as_tuple=True)
+        heard = self.heard(torch.stack([owners[rows], pockets[rows, slots]]), logits).to(logits)
+        return logits[owners].index_add(0, rows, heard)
+
+
 def moved_points(judge: PairJudge, owners: Tensor, pockets: Tensor) -> Tensor:
     r"""(q, r + d) where nodes (q,) end up that are joined to pockets (q, s), of which -1 is no node.
 
@@ -107,8 +128,11 @@ def moved_points(judge: PairJudge, owners: Tensor, pockets: Tensor) -> Tensor:
     return torch.cat([scale(rows, judge.settings.scaling), rest], dim=1)
 
 
-def views_of(function: EdgeFunction, graph: Graph) -> list[View]:
+def views_of(function: EdgeFunction, graph: Graph) -> Sequence[View | Told]:
     """The purifiers within a defence near a graph, each with what it counts; the graph as it is, of a bare model."""
+    heard = getattr(function, "heard", None)
+    if heard is not None:
+        return [Told(heard)]
     members, weights = getattr(function, "members", None), getattr(function, "weights", None)
     if members is not None and weights is not None:
         says = weights.softmax(dim=0).tolist()

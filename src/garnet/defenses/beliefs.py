@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from garnet.backbones.base import BUFFER, Parameters
-from garnet.defenses.messages import believed, compatibility
+from garnet.backbones.base import BUFFER, Features, Parameters
+from garnet.defenses.messages import believed, compatibility, message
 from garnet.defenses.student import Reading, Students
 from garnet.graph.graph import Graph
 from garnet.purify.result import Ledger, Purification
@@ -44,6 +44,10 @@ class Evidence:
         if isinstance(ledger, Ledger) and ledger.trust is not None:
             trust = ledger.trust[ledger.given].to(weights)
         return cls(Reading.of(graph, near, device), edges, weights, trust)
+
+    def with_features(self, features: Features) -> Self:
+        """The same where students read other features."""
+        return replace(self, reading=self.reading.with_features(features))
 
 
 class Lessons:
@@ -145,10 +149,18 @@ class Beliefs:
 
     def after(self, own: Tensor, edges: Tensor, weights: Tensor, trust: Tensor) -> Tensor:
         """(S, n, classes) logits, of what nodes think of themselves and edges that may be there by half."""
-        learnt = self.learnt
-        counted = trust * (weights / learnt["unit"][0].clamp_min(1e-9)).clamp_max(1.0)
-        said = believed(own, edges, counted, learnt["ratio"], learnt["strength"])
-        return said / learnt["temperature"][:, None, None]
+        said = believed(own, edges, self._counted(weights, trust), self.learnt["ratio"], self.learnt["strength"])
+        return said / self.learnt["temperature"][:, None, None]
+
+    def heard(self, said: Tensor, weights: Tensor, trust: Tensor) -> Tensor:
+        """(m, classes) what m edges add to the logits at one end, of (m, classes) logits at the other; of one model."""
+        learnt, counted = self.learnt, self._counted(weights, trust)
+        speaks = (said * learnt["temperature"]).softmax(dim=1)
+        return message(speaks, counted, learnt["ratio"], learnt["strength"])[0] / learnt["temperature"]
+
+    def _counted(self, weights: Tensor, trust: Tensor) -> Tensor:
+        """(m,) how far edges are trusted, less where they weigh less than usual."""
+        return trust * (weights / self.learnt["unit"][0].clamp_min(1e-9)).clamp_max(1.0)
 
 
 def _sureness(answers: Tensor, labels: Tensor) -> float:

@@ -31,7 +31,7 @@ def believed(own: Tensor, edges: Tensor, trust: Tensor, ratio: Tensor, strength:
         total = own
         for ends, chance in _parts(edges, trust, own.shape[0] * own.shape[2]):
             for way in (ends, ends.flip(0)):
-                total = total.index_add(1, way[1], _told(rounds, way, chance, ratio, strength[:, None, None]))
+                total = total.index_add(1, way[1], _told(rounds, way, chance, ratio, strength))
         rounds.append(total)
     return rounds[-1].log_softmax(dim=2)
 
@@ -49,6 +49,14 @@ def compatibility(edges: Tensor, trust: Tensor, said: Tensor) -> Tensor:
     return joint / (joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True))
 
 
+def message(belief: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
+    """(S, m, classes) what nodes that believe something, (m, classes) or (S, m, classes), tell along m edges.
+
+    The other arguments are those of `believed`.
+    """
+    return strength[:, None, None] * (1 + trust[:, None] * (belief @ ratio - 1)).clamp_min(_LEAST).log()
+
+
 def _told(rounds: Sequence[Tensor], ends: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
     """(S, m, classes) what the first ends tell the second ones, after so many rounds.
 
@@ -59,7 +67,7 @@ def _told(rounds: Sequence[Tensor], ends: Tensor, trust: Tensor, ratio: Tensor, 
     speaker, listener = ends if len(rounds) % 2 else ends.flip(0)
     for total in rounds:
         belief = (total.index_select(1, speaker) - told).softmax(dim=2)
-        told = strength * (1 + trust[:, None] * (belief @ ratio - 1)).clamp_min(_LEAST).log()
+        told = message(belief, trust, ratio, strength)
         speaker, listener = listener, speaker
     return told
 

@@ -122,8 +122,21 @@ class RelaxedBeliefs:
 
     def logits(self, edges: Tensor, weights: Tensor) -> Tensor:
         """See `EdgeFunction`."""
-        trust = torch.ones_like(weights) if self.trusted is None else self.trusted(edges).to(weights)
-        return self.beliefs.after(self.own, edges, weights, trust)[0]
+        return self.beliefs.after(self.own, edges, weights, self._trust(edges, weights))[0]
+
+    def heard(self, pairs: Tensor, logits: Tensor) -> Tensor:
+        """(q, classes) by how much the logits of first ends would rise if edges of weight one joined them to second ones.
+
+        Args:
+            pairs: (2, q) that are no edges.
+            logits: (n, classes) what is said of all nodes.
+        """
+        pairs, logits = pairs.to(self.device), logits.to(self.device)
+        weights = torch.ones(pairs.shape[1], device=self.device)
+        return self.beliefs.heard(logits[pairs[1]], weights, self._trust(pairs.sort(dim=0).values, weights))
+
+    def _trust(self, edges: Tensor, weights: Tensor) -> Tensor:
+        return torch.ones_like(weights) if self.trusted is None else self.trusted(edges).to(weights)
 
 
 def doubted(edges: Tensor, weights: Tensor, chance: Tensor, nodes: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -13,8 +13,9 @@ from torch import Tensor
 from garnet.backbones.base import Features, Parameters, propagate, require_features
 from garnet.backbones.matrices import gcn_matrix
 from garnet.graph.graph import Graph
+from garnet.linalg.linear_map import ScaledRows
 from garnet.linalg.sparse import SparseMatrix
-from garnet.purify.features import unit_rows
+from garnet.purify.features import row_lengths, unit_rows
 
 FOLDS = 5
 """A node is judged by the one of so many students that was not taught what its teacher says of it."""
@@ -29,18 +30,26 @@ class Reading:
 
     Attributes:
         features: (n, d), rows of length one.
+        lengths: (n,) of the rows as they were.
         near: (n, n) normalised matrix of the nodes with the most similar features.
     """
 
     features: Features
+    lengths: Tensor
     near: SparseMatrix
 
     @classmethod
     def of(cls, graph: Graph, near: Graph, device: str) -> Self:
         """Of the nodes of a graph, and of the graph that joins those with similar features."""
-        rows = unit_rows(require_features(graph, "a student reads nothing else")).astype(np.float32)
+        given = require_features(graph, "a student reads nothing else")
+        rows, lengths = unit_rows(given).astype(np.float32), row_lengths(given).astype(np.float32)
         matrix = SparseMatrix(rows, device) if sp.issparse(rows) else torch.from_numpy(rows).to(device)
-        return cls(Features(matrix), gcn_matrix(near, device))
+        return cls(Features(matrix), torch.from_numpy(lengths).to(device), gcn_matrix(near, device))
+
+    def with_features(self, features: Features) -> Self:
+        """The same of other features, which are divided by the lengths that the rows of these have."""
+        unit = 1 / torch.where(self.lengths > 0, self.lengths, 1.0)
+        return replace(self, features=Features(ScaledRows(features.matrix, unit)))
 
     def answers(self, learnt: Parameters) -> Tensor:
         """(S, n, classes) what students say, each node's by the one that was not taught it."""

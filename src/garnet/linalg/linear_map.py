@@ -45,3 +45,25 @@ class ScaledMap:
     def __matmul__(self, block: Tensor) -> Tensor:
         """Its product with (n, f)."""
         return self.factors[:, None] * (self.matrix @ (self.factors[:, None] * block))
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """D M of a matrix M, with D diagonal; nothing is formed, and gradients flow to both.
+
+    Attributes:
+        matrix: M, (m, n).
+        factors: (m,) diagonal of D.
+    """
+
+    matrix: LinearMap
+    factors: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.matrix.shape
+
+    def __matmul__(self, block: Tensor) -> Tensor:
+        """Its product with (n, f)."""
+        return self.factors[:, None] * (self.matrix @ block)

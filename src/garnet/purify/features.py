@@ -120,12 +120,19 @@ def _dense(matrix: Any) -> np.ndarray:
 
 def unit_rows(matrix: Any) -> Any:
     """Rows of length one, in float64; a zero row stays."""
-    matrix = matrix.astype(np.float64)
+    lengths = row_lengths(matrix)
+    lengths = np.where(lengths > 0, lengths, 1)
     if sp.issparse(matrix):
-        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-        return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return matrix / np.where(lengths > 0, lengths, 1)
+        return sp.csr_array(sp.diags_array(1 / lengths) @ matrix.astype(np.float64))
+    return matrix.astype(np.float64) / lengths[:, None]
+
+
+def row_lengths(matrix: Any) -> np.ndarray:
+    """(n,) lengths of the rows, in float64."""
+    matrix = matrix.astype(np.float64)
+    squares = matrix.multiply(matrix) if sp.issparse(matrix) else matrix * matrix
+    lengths: np.ndarray = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    return lengths
 
 
 def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
