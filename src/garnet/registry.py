@@ -173,6 +173,7 @@ ATTACKS = Registry(
         "feature-pgd": "garnet.attacks.features:FeaturePGD",
         "adaptive-features": "garnet.attacks.adaptive_features:AdaptiveFeatures",
         "false-neighbors": "garnet.attacks.false_neighbors:FalseNeighbors",
+        "adaptive-search": "garnet.attacks.adaptive_search:AdaptiveSearch",
         "query-search": "garnet.attacks.query_search:QuerySearch",
     },
 )

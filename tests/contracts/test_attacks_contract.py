@@ -16,7 +16,12 @@ from garnet.registry import ATTACKS
 
 NAMES = ATTACKS.names()
 BUDGET = 6
-QUICK = {"query-search": {"queries": 12}, "adaptive-features": {"rounds": 3}, "false-neighbors": {"rounds": 3}}
+QUICK = {
+    "query-search": {"queries": 12},
+    "adaptive-search": {"queries": 12},
+    "adaptive-features": {"rounds": 3},
+    "false-neighbors": {"rounds": 3},
+}
 """Of attacks that run a whole defence many times: on sixty nodes, fewer times show as much."""
 
 

@@ -3,6 +3,7 @@
 from garnet.attacks.adaptive_evasion import AdaptiveEvasion
 from garnet.attacks.adaptive_features import AdaptiveFeatures
 from garnet.attacks.adaptive_metattack import AdaptiveMetattack
+from garnet.attacks.adaptive_search import AdaptiveSearch
 from garnet.attacks.base import Attack, Task
 from garnet.attacks.bcd import GRBCD, PRBCD
 from garnet.attacks.dice import DICE
@@ -27,6 +28,7 @@ __all__ = [
     "AdaptiveEvasion",
     "AdaptiveFeatures",
     "AdaptiveMetattack",
+    "AdaptiveSearch",
     "Attack",
     "Budget",
     "FalseNeighbors",

@@ -106,8 +106,19 @@ class Oracle:
 
     def after(self, flips: Edges) -> Reached:
         """What the defence says after flips (2, j)."""
-        graph = Perturbation.of(self.graph, flips).apply(self.graph) if flips.shape[1] else self.graph
+        graph = self.changed(flips)
         return Reached(self, graph, self.defense.predict(self.predictor, graph).logits().float())
+
+    def changed(self, flips: Edges) -> Graph:
+        """The graph after flips (2, j)."""
+        return Perturbation.of(self.graph, flips).apply(self.graph) if flips.shape[1] else self.graph
+
+    def relaxation(self, near: Graph, way: Way) -> Relaxation:
+        """The clean graph with undecided flips, as the defence sees it near another one."""
+        model = self.defense.relaxed(self.predictor, near, way=way)
+        edges, weights = model.edges(self.graph)
+        nodes, labels = self.nodes.to(model.device), self.labels.to(model.device)
+        return Relaxation(model, nodes, labels, self.loss, edges, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +144,4 @@ class Reached:
 
     def relaxation(self, way: Way) -> Relaxation:
         """The clean graph with undecided flips, as the defence sees it near this one."""
-        model = self.oracle.defense.relaxed(self.oracle.predictor, self.graph, way=way)
-        edges, weights = model.edges(self.oracle.graph)
-        nodes, labels = self.oracle.nodes.to(model.device), self.oracle.labels.to(model.device)
-        return Relaxation(model, nodes, labels, self.oracle.loss, edges, weights)
+        return self.oracle.relaxation(self.graph, way)

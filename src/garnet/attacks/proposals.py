@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from garnet.attacks.adaptive import Oracle, Reached
 from garnet.attacks.models import margins
-from garnet.graph.graph import Graph
+from garnet.graph.graph import Edges, Graph
 
 _TRIED = 8
 """Nodes that are compared before one of them is joined."""
@@ -20,6 +20,16 @@ _NEARBY = 0.25
 _DRAWS = 4
 """How often a pair is drawn anew that is flipped already."""
 _KINDS = ("any", "alike", "falling", "proven", "cut")
+_STEEP = "steep"
+"""A kind for those who know the defence: the pair with the largest gradient."""
+
+
+class Slopes(Protocol):
+    """What knows the way up: `garnet.attacks.slopes.Slopes`."""
+
+    def of(self, owners: NDArray[np.int64], answer: Answer, flips: Edges) -> NDArray[np.int64]:
+        """(j,) the other ends of pairs of large gradient at some nodes, -1 for none, after flips (2, t)."""
+        ...
 
 
 class Answer(NamedTuple):
@@ -62,13 +72,16 @@ class Proposals:
         worth: (n,) the credit that flips have earned with a node as their other end.
     """
 
-    def __init__(self, graph: Graph, oracle: Oracle, generator: np.random.Generator) -> None:
+    def __init__(
+        self, graph: Graph, oracle: Oracle, generator: np.random.Generator, slopes: Slopes | None = None
+    ) -> None:
+        self.slopes, self.kinds = slopes, _KINDS if slopes is None else (*_KINDS, _STEEP)
         self.graph, self.generator, self.nodes = graph, generator, oracle.nodes.numpy()
         self.counts = np.diff(graph.adjacency.indptr)
         self.features = _unit_rows(graph.features)
         self.tried = np.zeros(graph.num_nodes)
         self.worth = np.zeros(graph.num_nodes)
-        self.done, self.good = np.zeros(len(_KINDS)), np.zeros(len(_KINDS))
+        self.done, self.good = np.zeros(len(self.kinds)), np.zeros(len(self.kinds))
 
     def promising(self, count: int, answer: Answer) -> NDArray[np.int64]:
         """(count,) nodes that are still right: with a small lead, few edges and few flips tried, and by chance."""
@@ -97,18 +110,28 @@ class Proposals:
         others, kinds = np.full(len(owners), -1), np.zeros(len(owners), dtype=np.int64)
         by_class = [np.flatnonzero(answer.said == one) for one in range(int(answer.second.max()) + 1)]
         chances = (self.good + 1) / (self.done + 2)
+        steep = None if self.slopes is None else self.slopes.of(owners, answer, self._pairs(taken))
         for _ in range(_DRAWS):
             missing = np.flatnonzero(others < 0)
             if not len(missing):
                 break
-            kinds[missing] = self.generator.choice(len(_KINDS), size=len(missing), p=chances / chances.sum())
+            kinds[missing] = self.generator.choice(len(self.kinds), size=len(missing), p=chances / chances.sum())
             for slot in missing:
-                others[slot] = self._other(int(owners[slot]), _KINDS[kinds[slot]], answer, by_class)
+                kind = self.kinds[kinds[slot]]
+                if steep is not None and kind == _STEEP:
+                    others[slot], steep[slot] = steep[slot], -1
+                else:
+                    others[slot] = self._other(int(owners[slot]), kind, answer, by_class)
             pairs = np.where(others >= 0, self.numbers(owners, others), -1 - np.arange(len(owners)))
             first = np.zeros(len(owners), dtype=bool)
             first[np.unique(pairs, return_index=True)[1]] = True
             others[~first | np.isin(pairs, taken)] = -1
         return others, kinds
+
+    def _pairs(self, numbers: NDArray[np.int64]) -> Edges:
+        """(2, j) the pairs that have these numbers."""
+        first, second = np.divmod(numbers, self.graph.num_nodes)
+        return np.stack([first, second])
 
     def _other(self, owner: int, kind: str, answer: Answer, by_class: list[NDArray[np.int64]]) -> int:
         """The other end of a flip of some kind at a node; -1 if there is none."""
@@ -161,7 +184,8 @@ class Proposals:
     ) -> None:
         """Take note of what flips did."""
         np.add.at(self.tried, owners, 1)
-        joined = kinds != _KINDS.index("cut")
+        # A steep flip may cut an edge; what its other end is worth then says nothing of joining it.
+        joined = ~np.isin(kinds, [self.kinds.index(kind) for kind in self.kinds if kind in ("cut", _STEEP)])
         np.add.at(self.worth, others[joined], credit[joined])
         np.add.at(self.done, kinds, 1)
         np.add.at(self.good, kinds, credit > 0)

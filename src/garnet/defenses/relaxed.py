@@ -125,7 +125,7 @@ class RelaxedBeliefs:
         return self.beliefs.after(self.own, edges, weights, self._trust(edges, weights))[0]
 
     def heard(self, pairs: Tensor, logits: Tensor) -> Tensor:
-        """(q, classes) by how much the logits of first ends would rise if edges of weight one joined them to second ones.
+        """(q, classes) what edges of weight one to second ends would add to the logits of first ends.
 
         Args:
             pairs: (2, q) that are no edges.
