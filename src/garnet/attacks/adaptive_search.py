@@ -32,8 +32,8 @@ class AdaptiveSearch(Attack):
 
     Attributes:
         defense: the defence that is known, or its name.
-        queries: how often it is asked at most, the first time about the clean graph. More than `QuerySearch` may: who has
-            the weights can ask a copy.
+        queries: how often it is asked at most, the first time about the clean graph. That is more than `QuerySearch`
+            may: who has the weights can ask a copy.
         starts: first sets of flips, of which the best is where the search begins.
         first_block: share of the flips that is replaced at a time in the beginning.
         last_block: the same in the end.
