@@ -364,8 +364,7 @@ def test_pyg_is_not_imported_before_somebody_asks():
 def test_predicting_the_graph_of_training_says_what_training_said(name):
     graph, whole = GRAPHS["two cliques"], defense(name)
     trained = whole.fit(graph)
-    # TSVD has no model that could be saved, but makes its matrix of any graph.
-    if trained.backbone is None and name != "tsvd":
+    if whole.learns_one_graph:
         with pytest.raises(GraphError, match="another"):
             whole.predict(trained, graph)
     else:

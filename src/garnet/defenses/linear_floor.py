@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -11,14 +13,18 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from garnet.attacks.models import EdgeFunction
 from garnet.backbones.base import dense_features, require_features
 from garnet.defenses.base import Defense
 from garnet.defenses.feature_knn import FeatureKNN
 from garnet.defenses.jaccard import jaccard_similarity
+from garnet.defenses.relaxed import ThroughPurifier
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, Split
+from garnet.linalg.sparse import WeightedMatrix
 from garnet.parameters import Count, NonNegative, Share
 from garnet.progress import Clock, Progress
+from garnet.purify.relaxed import Frozen, Way, kept_whole
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
 
@@ -45,7 +51,6 @@ class LinearFloor(Defense):
     """
 
     gives_model: ClassVar[bool] = False
-    learns_one_graph: ClassVar[bool] = True
 
     least_similarity: Share | tuple[Share, ...] = (0.02, 0.05)
     k: Count = 10
@@ -61,21 +66,111 @@ class LinearFloor(Defense):
             )
         clock = Clock(progress)
         with clock("fit"):
-            similarities, features = jaccard_similarity(graph, graph.edges), dense_features(given)
-            near = FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
-            best, best_accuracy = np.zeros((graph.num_nodes, classes)), -1.0
+            similarities, near = jaccard_similarity(graph, graph.edges), self._near(graph)
+            features = dense_features(given)
+            best, scores, best_accuracy = dict[str, torch.Tensor](), np.zeros((graph.num_nodes, classes)), -1.0
             tried = self.least_similarity
             for least in tried if isinstance(tried, tuple | list) else (tried,):
-                believed = graph.with_edges(graph.edges[:, similarities >= least]).adjacency
-                for hidden in _propagated(features, sp.csr_array(believed + np.float32(self.knn_weight) * near)):
-                    for scores in _regressions(hidden, split, labels, classes):
-                        accuracy = _accuracy(scores, split.val, labels)
+                believed = self._believed(graph, similarities >= least, near)
+                for hops, hidden in enumerate(_propagated(features, believed)):
+                    for weights in _regressions(hidden, split, labels, classes):
+                        said = hidden @ weights
+                        accuracy = _accuracy(said, split.val, labels)
                         # Without validation nodes there is nothing to choose by, and the last counts.
                         if accuracy > best_accuracy or not len(split.val):
-                            best, best_accuracy = scores, accuracy
-        logits = torch.from_numpy(best.astype(np.float32))
-        one = Predictor(graph, logits, val_accuracy=best_accuracy, stages=tuple(clock.stages))
+                            best, scores, best_accuracy = _learnt(weights, least, hops), said, accuracy
+        logits = torch.from_numpy(scores.astype(np.float32))
+        one = Predictor(graph, logits, parameters=best, val_accuracy=best_accuracy, stages=tuple(clock.stages))
         return tuple(replace(one, seed=seed) for seed in seeds)
+
+    def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
+        """The edges and neighbours of the other graph, read with the weights that were learnt."""
+        weights, least, hops = self._known(predictor, graph)
+        believed = self._believed(graph, jaccard_similarity(graph, graph.edges) >= least, self._near(graph))
+        *_, hidden = islice(_propagated(dense_features(graph.features), believed), hops + 1)
+        return Predictor(
+            graph,
+            torch.from_numpy((hidden @ weights).astype(np.float32)),
+            predictor.seed,
+            parameters=predictor.parameters,
+        )
+
+    def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
+        """See `Defense.relaxed`: an edge that is written stays if its ends are alike enough."""
+        weights, least, hops = self._known(predictor, graph)
+        judge, near = partial(_judged, graph, least), sp.triu(self._near(graph), format="coo")
+        kept = graph.with_edges(graph.edges[:, jaccard_similarity(graph, graph.edges) >= least])
+        read = replace(
+            Frozen.of(graph, kept, kept_whole if way == "open" else judge),
+            added=torch.from_numpy(np.stack([near.row, near.col]).astype(np.int64)),
+            added_weights=torch.full((near.nnz,), float(self.knn_weight)),
+        )
+        features = torch.from_numpy(dense_features(graph.features))
+        return ThroughPurifier(read, _Linear(features, torch.from_numpy(weights.astype(np.float32)), hops))
+
+    def _known(self, predictor: Predictor, graph: Graph) -> tuple[NDArray[np.float64], float, int]:
+        """The weights, the least similarity and the hops that were learnt.
+
+        Raises:
+            GraphError: no linear floor learnt them, or of other features.
+        """
+        learnt = predictor.parameters
+        if "linear" not in learnt:
+            raise GraphError("These predictions are not those of a LinearFloor; give it what its own 'fit' gave back.")
+        width = require_features(graph, "LinearFloor compares them").shape[1]
+        if width != len(learnt["linear"]):
+            raise GraphError(
+                f"The graph has {width} features, and the model was trained on {len(learnt['linear'])}; give it the "
+                "same ones."
+            )
+        return learnt["linear"].numpy(), float(learnt["least"]), int(learnt["hops"])
+
+    def _near(self, graph: Graph) -> sp.csr_array:
+        return FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
+
+    def _believed(self, graph: Graph, kept: NDArray[np.bool_], near: sp.csr_array) -> sp.csr_array:
+        """The edges that are kept, and those of near features."""
+        return sp.csr_array(graph.with_edges(graph.edges[:, kept]).adjacency + np.float32(self.knn_weight) * near)
+
+
+@dataclass(frozen=True, eq=False)
+class _Linear:
+    """The fitted weights as a function of edges."""
+
+    features: torch.Tensor
+    weights: torch.Tensor
+    hops: int
+    device: str = "cpu"
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.features)
+
+    def edges(self, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `EdgeFunction`."""
+        return torch.from_numpy(graph.edges), torch.from_numpy(graph.weights)
+
+    def logits(self, edges: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See `EdgeFunction`."""
+        step, hidden = WeightedMatrix.normalized(edges, weights, self.nodes), self.features
+        for _ in range(self.hops):
+            hidden = step @ hidden
+        # Without a hop edges say nothing, and their gradient is zero.
+        return torch.nn.functional.normalize(hidden, dim=1) @ self.weights + 0 * weights.sum()
+
+
+def _judged(graph: Graph, least: float, pairs: torch.Tensor) -> torch.Tensor:
+    """(q,) what pairs (2, q) would weigh as edges."""
+    return torch.from_numpy((jaccard_similarity(graph, pairs.numpy()) >= least).astype(np.float32))
+
+
+def _learnt(weights: NDArray[np.float64], least: float, hops: int) -> dict[str, torch.Tensor]:
+    return {
+        "linear": torch.from_numpy(weights),
+        "least": torch.tensor(least, dtype=torch.float64),
+        "hops": torch.tensor(hops),
+    }
 
 
 def _propagated(features: NDArray[np.float32], adjacency: sp.csr_array) -> Iterator[NDArray[np.float32]]:
@@ -92,13 +187,13 @@ def _propagated(features: NDArray[np.float32], adjacency: sp.csr_array) -> Itera
 def _regressions(
     hidden: NDArray[np.float32], split: Split, labels: NDArray[np.int64], classes: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Scores of all nodes for each strength of the ridge, from one eigendecomposition."""
+    """(d, classes) weights for each strength of the ridge, from one eigendecomposition."""
     taught = hidden[split.train].astype(np.float64)
     values, vectors = np.linalg.eigh(taught @ taught.T)
     targets = vectors.T @ (labels[split.train][:, None] == np.arange(classes)).astype(np.float64)
     unit = max(float(values.mean()), 1e-12)
     for ridge in _RIDGES:
-        yield hidden @ (taught.T @ (vectors @ (targets / (np.maximum(values, 0) + ridge * unit)[:, None])))
+        yield taught.T @ (vectors @ (targets / (np.maximum(values, 0) + ridge * unit)[:, None]))
 
 
 def _accuracy(scores: NDArray[np.float64], nodes: NDArray[np.int64], labels: NDArray[np.int64]) -> float:

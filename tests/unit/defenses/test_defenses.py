@@ -180,6 +180,33 @@ def test_the_floor_is_the_best_of_its_direct_solutions(graph):
     assert one.accuracy() > 0.7
 
 
+def test_the_floor_reads_another_graph_with_the_weights_it_has_learnt(graph):
+    floor = LinearFloor(k=4, least_similarity=0.0)
+    fitted = floor.fit(graph)
+    other = graph.with_edges(graph.edges[:, 40:])
+    near = FeatureKNN(k=4).purify(graph).graph.adjacency.toarray() > 0
+    matrix = other.adjacency.toarray() + 0.5 * near + np.eye(200)
+    root = 1 / np.sqrt(matrix.sum(axis=1))
+    hops = int(fitted.parameters["hops"])
+    assert hops > 0
+    hidden = np.linalg.matrix_power(root[:, None] * matrix * root, hops) @ graph.features.astype(np.float64)
+    expected = hidden / np.linalg.norm(hidden, axis=1, keepdims=True) @ fitted.parameters["linear"].numpy()
+    np.testing.assert_allclose(floor.predict(fitted, other).logits(), expected, atol=1e-4)
+    # So does an attacker who writes these edges off.
+    followed = floor.relaxed(fitted, graph)
+    edges, weights = followed.edges(graph)
+    gone = torch.where(torch.arange(len(weights)) < 40, 0.0, weights)
+    np.testing.assert_allclose(followed.logits(edges, gone), expected, atol=1e-4)
+
+
+def test_the_floor_refuses_what_it_has_not_learnt(graph):
+    fitted = LinearFloor().fit(graph)
+    with pytest.raises(GraphError, match="The graph has 2 features, and the model was trained on"):
+        LinearFloor().predict(fitted, replace(graph, features=graph.features[:, :2]))
+    with pytest.raises(GraphError, match="not those of a LinearFloor"):
+        LinearFloor().predict(Purified(None, GCN(hidden=4), Training(epochs=2)).fit(graph), graph)
+
+
 def test_edges_of_unlike_features_are_dropped_by_the_floor():
     features = sp.csr_array(np.repeat(np.eye(2, 6), 20, axis=0).astype(np.float32))
     labels = np.repeat([0, 1], 20)
