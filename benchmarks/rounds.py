@@ -43,7 +43,7 @@ def main() -> None:
         path=given.output,
         jobs=given.jobs,
         graph_name=given.graph,
-        defense_name=given.defense,
+        defense_name=given.defense if given.caution is None else f"{given.defense}, caution {given.caution:g}",
         command=command,
         progress=lambda step: print(step, flush=True) if os.environ.get("VERBOSE") else None,
     )
