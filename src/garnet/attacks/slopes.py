@@ -55,24 +55,30 @@ class Slopes:
 
     def _drawn(self, nodes: NDArray[np.int64], answer: Answer) -> NDArray[np.int64]:
         """(u, c) nodes that each of some nodes is compared with; itself if there are no more."""
-        graph, generator, n = self.oracle.graph, self._generator, self.oracle.graph.num_nodes
+        graph, n = self.oracle.graph, self.oracle.graph.num_nodes
         by_class = np.argsort(answer.said, kind="stable")
         starts = np.searchsorted(answer.said[by_class], np.arange(int(max(answer.second.max(), answer.said.max())) + 2))
-        low, high = starts[answer.second[nodes]], starts[answer.second[nodes] + 1]
-        chance = generator.random((len(nodes), _SECOND))
-        inside = low[:, None] + np.floor(chance * (high - low)[:, None]).astype(np.int64)
-        second = np.where((high > low)[:, None], by_class[np.minimum(inside, n - 1)], nodes[:, None])
-        anyone = generator.integers(n, size=(len(nodes), _ANY))
-        first, last = graph.adjacency.indptr[nodes].astype(np.int64), graph.adjacency.indptr[nodes + 1]
-        edge = first[:, None] + np.floor(generator.random((len(nodes), _OWN)) * (last - first)[:, None]).astype(
-            np.int64
-        )
-        own = np.where(
-            (last > first)[:, None], graph.adjacency.indices[np.minimum(edge, last[:, None] - 1)], nodes[:, None]
-        )
+        wanted, begins = answer.second[nodes], graph.adjacency.indptr.astype(np.int64)
+        second = self._some(by_class, starts[wanted], starts[wanted + 1], nodes, _SECOND)
+        anyone = self._generator.integers(n, size=(len(nodes), _ANY))
+        own = self._some(graph.adjacency.indices, begins[nodes], begins[nodes + 1], nodes, _OWN)
         drawn = np.sort(np.concatenate([second, anyone, own], axis=1), axis=1)
         drawn[:, 1:][drawn[:, 1:] == drawn[:, :-1]] = -1
         return np.where(drawn < 0, nodes[:, None], drawn)
+
+    def _some(
+        self,
+        pool: NDArray[np.integer],
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        nodes: NDArray[np.int64],
+        count: int,
+    ) -> NDArray[np.int64]:
+        """(u, count) of a pool, for each node between two of its places; the node itself where there are none."""
+        chance, none = self._generator.random((len(nodes), count)), (high <= low)[:, None]
+        place = low[:, None] + np.floor(chance * (high - low)[:, None]).astype(np.int64)
+        # A place beyond the pool is that of a node that has none.
+        return np.where(none, nodes[:, None], np.append(pool, -1)[np.where(none, len(pool), place)])
 
     def _gradient(self, nodes: NDArray[np.int64], others: NDArray[np.int64], flips: Edges) -> NDArray[np.float64]:
         """(u, c) of the pairs; minus infinity for those that are none, or are flipped already."""
