@@ -31,8 +31,9 @@ def main() -> None:
         defense = Committee(caution=given.caution)
     planetoid = given.graph in ("cora", "citeseer", "pubmed")
     command = f"python benchmarks/rounds.py --graph {given.graph} --defense {given.defense} --budgets {given.budgets}"
-    if given.caution is not None:
-        command += f" --caution {given.caution:g}"
+    command += f" --attacks {given.attacks}" if given.attacks else ""
+    command += f" --caution {given.caution:g}" if given.caution is not None else ""
+    command += f" --seeds {given.seeds}" if given.seeds != 1 else ""
     found = stress(
         load(given.graph, split="prognn" if planetoid else None),
         defense,
