@@ -379,6 +379,17 @@ def test_an_evaded_graph_is_purified_as_the_one_in_training_was():
     assert torch.equal(whole.predict(trained, other).logits(), trained.on(DropsOne().purify(other).graph).logits())
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if not defense(name).learns_one_graph])
+def test_who_asks_again_and_again_hears_what_is_predicted(name):
+    graph, whole = GRAPHS["two cliques"], defense(name)
+    trained = whole.fit(graph)
+    answer = whole.answers(trained)
+    fewer = graph.with_edges(graph.edges[:, 2:])
+    others = replace(fewer, features=graph.features[::-1].copy())
+    for one in (graph, fewer, others, graph):
+        assert torch.equal(answer(one), whole.predict(trained, one).logits())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_near_its_graph_a_defence_as_an_attacker_follows_it_is_the_defence(name):
     graph, whole = GRAPHS["isolated node"], defense(name)

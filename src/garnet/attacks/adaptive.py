@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +34,10 @@ class Known(Protocol):
 
     def predict(self, predictor: Predictor, graph: Any) -> Predictor:
         """What it says of another graph."""
+        ...
+
+    def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
+        """The same as logits alone, of many graphs."""
         ...
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
@@ -107,7 +113,11 @@ class Oracle:
     def after(self, flips: Edges) -> Reached:
         """What the defence says after flips (2, j)."""
         graph = self.changed(flips)
-        return Reached(self, graph, self.defense.predict(self.predictor, graph).logits().float())
+        return Reached(self, graph, self._answers(graph).float())
+
+    @cached_property
+    def _answers(self) -> Callable[[Graph], Tensor]:
+        return self.defense.answers(self.predictor)
 
     def changed(self, flips: Edges) -> Graph:
         """The graph after flips (2, j)."""

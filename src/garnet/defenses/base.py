@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -94,6 +94,16 @@ class Defense(ABC):
                 f"{type(self).__name__} learns of one graph alone, and has nothing to say of another; fit it again."
             )
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
+
+    def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
+        """The (n, classes) logits of `predict` as a function of the graph, for one who asks hundreds of times.
+
+        A defence may keep from one question to the next what the edges do not change.
+
+        Args:
+            predictor: what `fit` gave back.
+        """
+        return lambda graph: self.predict(predictor, graph).logits()
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """A model that this defence has trained, as a function of the weights of edges near a graph.

@@ -39,11 +39,16 @@ class Evidence:
     @classmethod
     def of(cls, graph: Graph, near: Graph, purified: Purification | None, device: str) -> Self:
         """Of a graph, the one that joins similar features, and what planted edges told of the first, if anything."""
+        return cls.of_edges(Reading.of(graph, near, device), graph, purified, device)
+
+    @classmethod
+    def of_edges(cls, reading: Reading, graph: Graph, purified: Purification | None, device: str) -> Self:
+        """Of a graph whose features have been read already."""
         edges, weights = (torch.from_numpy(one).to(device) for one in (graph.edges, graph.weights))
         ledger, trust = None if purified is None else purified.ledger, torch.ones_like(weights)
         if isinstance(ledger, Ledger) and ledger.trust is not None:
             trust = ledger.trust[ledger.given].to(weights)
-        return cls(Reading.of(graph, near, device), edges, weights, trust)
+        return cls(reading, edges, weights, trust)
 
     def with_features(self, features: Features) -> Self:
         """The same where students read other features."""

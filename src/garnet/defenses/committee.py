@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +31,7 @@ from garnet.purify.base import Purifier
 from garnet.purify.garnet import GARNET
 from garnet.purify.relaxed import Relaxed, View, Way, as_it_is
 from garnet.purify.relaxed_garnet import RelaxedGarnet
+from garnet.purify.result import Purification
 from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
@@ -145,9 +146,11 @@ class Committee(Defense):
         return tuple(map(called, self.members))
 
     @property
-    def _plants(self) -> bool:
-        """Whether it asks planted edges which of the others to trust."""
-        return bool(self.doubt) or self.leeway is not None or GARNET() in self.members
+    def _planter(self) -> GARNET | None:
+        """What asks planted edges which of the others to trust, a member if it can; None where nobody wants to know."""
+        if GARNET() in self.members:
+            return GARNET()
+        return GARNET(only_drop=True) if self.doubt or self.leeway is not None else None
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of all members before training, with equal weights."""
@@ -204,11 +207,11 @@ class Committee(Defense):
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
-        votes, spied, reads = predictor.parameters, *self._relaxed(graph, way)
-        beliefs = Beliefs.found({name: value[None].to(self.device) for name, value in votes.items()})
-        if beliefs is not None:
-            reading = Reading.of(graph, FeatureKNN().purify(graph).graph, self.device)
-            return RelaxedBeliefs(beliefs, beliefs.own(reading), None if spied is None else trusts(spied), self.device)
+        votes, spied = predictor.parameters, self._spied(graph, way)
+        if (beliefs := self._beliefs(predictor)) is not None:
+            own = beliefs.own(self._reading(graph))
+            return RelaxedBeliefs(beliefs, own, None if spied is None else trusts(spied), self.device)
+        reads = self._relaxed(graph, way, spied)
         inputs, views = self.backbone.prepare(graph, self.device), {}
         for i, view in reads.items():
             own = {name.removeprefix(_name(i, "")): value for name, value in votes.items() if _of(i, name)}
@@ -224,7 +227,8 @@ class Committee(Defense):
 
     def views(self, graph: Graph) -> tuple[View, ...]:
         """See `Defense.views`: equal weights, less what each loses at nodes where its edges are doubted."""
-        spied, reads = self._relaxed(graph, "still")
+        spied = self._spied(graph, "still")
+        reads = self._relaxed(graph, "still", spied)
         if not reads:
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")
         against = torch.zeros(len(reads), graph.num_nodes, device=self.device)
@@ -236,14 +240,46 @@ class Committee(Defense):
         say = say_at_nodes(torch.zeros(1, len(reads), device=self.device), against)[0].exp()
         return tuple(View(view, share) for view, share in zip(reads.values(), say, strict=True))
 
-    def _relaxed(self, graph: Graph, way: Way) -> tuple[RelaxedGarnet | None, dict[int, Relaxed]]:
-        """What planted edges tell, and the views of all members that can read the graph, by their places."""
-        spied, reads = None, dict[int, Relaxed]()
-        if graph.num_edges and self._plants:
+    def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
+        """See `Defense.answers`: what is believed does not ask the members, and students read the features once."""
+        beliefs = self._beliefs(predictor)
+        if beliefs is None:
+            return super().answers(predictor)
+        features: Any = None
+        reading: Reading | None = None
+
+        def answer(graph: Graph) -> Tensor:
+            nonlocal features, reading
+            if reading is None or graph.features is not features:
+                features, reading = graph.features, self._reading(graph)
+            found = self._planted(graph, self.device, Clock(None))
+            return beliefs.logits(Evidence.of_edges(reading, graph, found, self.device))[0].cpu()
+
+        return answer
+
+    def _beliefs(self, predictor: Predictor) -> Beliefs | None:
+        return Beliefs.found({name: value[None].to(self.device) for name, value in predictor.parameters.items()})
+
+    def _reading(self, graph: Graph) -> Reading:
+        return Reading.of(graph, FeatureKNN().purify(graph, device=self.device).graph, self.device)
+
+    def _planted(self, graph: Graph, device: str, clock: Clock) -> Purification | None:
+        """What planted edges tell of the others, if anything."""
+        if graph.num_edges and self._planter is not None:
+            with clock("purify"), suppress(GarnetError):  # which the member that is refused says
+                return self._planter.purify(graph, device=device)
+        return None
+
+    def _spied(self, graph: Graph, way: Way) -> RelaxedGarnet | None:
+        """The same, as a function of the weights of edges."""
+        if graph.num_edges and self._planter is not None:
             with suppress(GarnetError):
-                spied = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).relaxed(
-                    graph, device=self.device, way=way
-                )
+                return self._planter.relaxed(graph, device=self.device, way=way)
+        return None
+
+    def _relaxed(self, graph: Graph, way: Way, spied: RelaxedGarnet | None) -> dict[int, Relaxed]:
+        """The views of all members that can read the graph, by their places."""
+        reads = dict[int, Relaxed]()
         for i, purifier in enumerate(self.members):
             with suppress(GarnetError):
                 if purifier is None:
@@ -252,7 +288,7 @@ class Committee(Defense):
                     reads[i] = spied
                 else:
                     reads[i] = purifier.relaxed(graph, device=self.device, way=way)
-        return spied, reads
+        return reads
 
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         if not len(require_trainable(graph)[0].val):
@@ -337,10 +373,8 @@ class Committee(Defense):
         self, graph: Graph, device: str, progress: Progress | None
     ) -> tuple[dict[int, Graph], Tensor, Evidence | None, tuple[Stage, ...]]:
         """The graph of each member that can read it, (members, n) doubts, what beliefs are made of, and the cost."""
-        clock, found = Clock(progress), None
-        if graph.num_edges and self._plants:
-            with clock("purify"), suppress(GarnetError):  # which the member that is refused says
-                found = (GARNET() if GARNET() in self.members else GARNET(only_drop=True)).purify(graph, device=device)
+        clock = Clock(progress)
+        found = self._planted(graph, device, clock)
         views = views_of(self.members, graph, found, device=device, clock=clock)
         if not views:
             raise GraphError("No member of the committee can read the graph; give it one that can, such as None.")

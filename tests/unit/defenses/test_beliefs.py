@@ -60,6 +60,14 @@ def test_made_up_edges_after_training_harm_less_than_without(cora, fitted):
     assert fitted.on(worse).accuracy() > mixture.on(worse).accuracy()
 
 
+def test_who_asks_again_and_again_hears_what_is_predicted(cora, fitted):
+    answer = QUICK.answers(fitted)
+    bare = cora.with_edges(cora.edges[:, ::2])
+    others = as_graph(bare, features=cora.features[::-1])
+    for one in (bare, others, cora, bare):
+        assert torch.equal(answer(one), QUICK.predict(fitted, one).logits())
+
+
 def test_saved_and_loaded_it_says_the_same(cora, fitted, tmp_path):
     fitted.save(tmp_path / "model.npz")
     loaded = Predictor.load(tmp_path / "model.npz")
