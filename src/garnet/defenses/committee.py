@@ -209,8 +209,8 @@ class Committee(Defense):
         """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
         votes, spied = predictor.parameters, self._spied(graph, way)
         if (beliefs := self._beliefs(predictor)) is not None:
-            own = beliefs.own(self._reading(graph))
-            return RelaxedBeliefs(beliefs, own, None if spied is None else trusts(spied), self.device)
+            trusted = None if spied is None else trusts(spied)
+            return RelaxedBeliefs(beliefs, beliefs.own(self._reading(graph)), trusted, self.device)
         reads = self._relaxed(graph, way, spied)
         inputs, views = self.backbone.prepare(graph, self.device), {}
         for i, view in reads.items():
