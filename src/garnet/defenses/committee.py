@@ -111,8 +111,7 @@ class Committee(Defense):
         shrinkage: so many validation nodes speak for equal weights.
         leeway: beliefs are the answer unless they get fewer validation nodes right, however far edges are believed,
             by more than so many standard errors of the difference. With None the members are the answer in any case.
-        caution: edges are believed no more than is needed for that, and for validation labels as likely as can be, but
-            for so many standard errors.
+        caution: edges get the least weight whose validation likelihood is within so many standard errors of the best.
         training: how each is trained.
         device: where.
 
