@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,8 +33,6 @@ from garnet.training.supervision import require_trainable
 MOST_KEPT = 30_000
 """Flips that a record keeps, which is a line of half a megabyte; more are made again from their seed."""
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
@@ -66,8 +63,7 @@ class Case:
 
     @property
     def _method(self) -> str:
-        # Where an object lies in memory is no part of what it is.
-        return _ADDRESS.sub("", repr(of_the_method(effective_parameters(self.defense))))
+        return repr(of_the_method(effective_parameters(self.defense)))
 
     def facts(self, role: str, seeds: tuple[int, ...], **own: Any) -> dict[str, Any]:
         """The cell of a record about this case, as plain values."""
@@ -163,7 +159,7 @@ def clean_facts(case: Case, seed: int) -> dict[str, Any]:
 def measure_clean(seed: int, case: Case, progress: Progress | None = None) -> tuple[Record, Predictor | None]:
     """What the defence is worth where nobody attacks, beside a model that ignores edges; and the model it trained.
 
-    There is no model of a defence that learns of one graph alone, and cannot be evaded.
+    The model is None for a defence that works on its training graph only and so cannot be evaded.
     """
     start = time.perf_counter()
     split, labels, _ = require_trainable(case.graph)

@@ -52,18 +52,19 @@ def stress(
 ) -> Stress:
     """Attack a defence in many ways, and say what is left of it under the worst.
 
-    Every attack is made at every budget with every seed. What it finds is tried on the model that was trained on the
-    clean graph (evasion), and on one that is trained on the attacked graph (poisoning), whichever it was made for. What
-    is found within a budget counts at larger ones, too.
+    Every attack is made at every budget with every seed. Each attack's flips are evaluated twice, whatever they were
+    made for: on the model trained on the clean graph (evasion), and on one trained on the attacked graph (poisoning).
+    What is found within a budget counts at larger ones, too.
 
     Args:
         graph: with labels and a split, or anything that `as_graph` reads.
         defense: the defence, yours or the library's.
         budgets: how many edges may be flipped: shares of the edges, or numbers.
-        attacks: names, attacks, or classes of such, which are built with the defence if they have a field for it; None
-            takes all that fit. Random flips are always among them, as a control.
+        attacks: names, attacks, or classes of such; one with a field `defense` is given the defence there. None takes
+            all that fit. Random flips are always among them, as a control.
         seeds: how often each is repeated, with another attack and another model.
-        unbounded: whether attacks that know the defence are checked with as many flips as there are edges.
+        unbounded: whether attacks that know the defence are checked with as many flips as there are edges; those that
+            look at every pair of nodes are not on a large graph.
         path: a file of records: attempts that it has are not made again, new ones are appended; None keeps none.
         jobs: processes side by side; 1 runs everything in this one.
         device: where the attacks by name compute; a defence has its own.
@@ -78,7 +79,8 @@ def stress(
     Raises:
         GraphError: the graph lacks labels, a split or test nodes.
         BudgetError: a budget is none, or not one of edges.
-        ParameterError: an attack is not known or aims at single nodes, or there is no such device.
+        ParameterError: an attack is not known, aims at single nodes or is built for another defence; or there is no
+            such device.
         GarnetError: the defence cannot be trained on the graph, or the file cannot be read or written.
     """
     require_arguments("stress", seeds=(seeds, Count), jobs=(jobs, Count), unbounded=(unbounded, bool))
@@ -262,7 +264,7 @@ def _require_budgets(budgets: Any, graph: Graph) -> tuple[Budget, ...]:
 def _unbounded(chosen: Iterable[Opponent], graph: Graph) -> Iterable[Attempt]:
     n = graph.num_nodes
     most = Budget.edges(min(graph.num_edges, n * (n - 1) // 2))
-    return (Attempt(one, most, 0, unbounded=True) for one in chosen if one.adaptive)
+    return (Attempt(one, most, 0, unbounded=True) for one in chosen if one.adaptive and not one.is_for_smaller(graph))
 
 
 def _training(seed: int) -> str:
