@@ -14,7 +14,7 @@ import numpy as np
 from garnet.backbones import MLP
 from garnet.bench.cell import key_of
 from garnet.bench.measure import effective_parameters, of_the_method, why_failed
-from garnet.bench.opponents import THREATS, Opponent, Threat
+from garnet.bench.opponents import THREATS, Opponent, Threat, kind_of
 from garnet.bench.record import Record
 from garnet.bench.schema import LONGEST_NAME, LONGEST_REASON, STRESS
 from garnet.defenses.base import Defense
@@ -97,6 +97,8 @@ class Case:
                 "defense": effective_parameters(self.defense),
                 "attack": effective_parameters(attack),
                 "command": self.command,
+                # Not in the cell: a new fact there would change the keys of all records.
+                **({} if attack is None else {"kind": kind_of(type(attack))}),
             },
             fingerprints={"graph": self.graph.fingerprint, "split": parts.fingerprint},
             versions=versions(),

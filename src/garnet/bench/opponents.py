@@ -63,6 +63,12 @@ def is_adaptive(kind: type) -> bool:
     return is_dataclass(kind) and any(field.name == "defense" for field in fields(kind))
 
 
+def kind_of(attack: type) -> dict[str, bool]:
+    """What the checks have to know of a class of attacks, for the record: whether it asks, and does nothing but ask."""
+    black_box = bool(getattr(attack, "black_box", False))
+    return {"black_box": black_box, "asks": black_box or bool(getattr(attack, "asks", False))}
+
+
 def opponents(
     attacks: Sequence[str | Attack | type[Attack]] | None, graph: Graph, defense: Defense, device: str
 ) -> tuple[Opponent, ...]:

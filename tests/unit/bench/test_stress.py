@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from garnet import as_graph
-from garnet.attacks import DICE, Attack, Random
+from garnet.attacks import DICE, AdaptiveSearch, Attack, QuerySearch, Random
 from garnet.backbones import GCN
 from garnet.bench.attempt import replay
 from garnet.bench.outcomes import Battery, batteries
 from garnet.bench.record import read_records
 from garnet.bench.stress import stress
+from garnet.bench.verdict import Stress
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Defense, Purified
 from garnet.errors import BudgetError, GarnetError, GraphError, ParameterError
@@ -68,6 +69,20 @@ class Between(Attack):
             if pair not in joined:
                 joined.add(pair)
                 yield np.array(pair)[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guided(Between):
+    """The same by one who knows the defence, and goes by what it answers."""
+
+    asks: ClassVar = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blindfold(Between):
+    """The same by one who can do nothing but ask."""
+
+    black_box: ClassVar = True
 
 
 @dataclass(frozen=True)
@@ -272,6 +287,34 @@ def test_an_attack_that_knows_all_and_does_nothing_is_masked(graph):
     assert "prbcd" in knowing.found
     assert (budget.verdict, seeds.verdict) == ("not run", "not run")
     assert (random.verdict, twice.verdict) == ("ok", "ok")
+
+
+def test_a_search_that_knows_the_defence_does_not_vouch_for_gradients(graph):
+    clumsy = Between(defense=plain(), clumsy=True)
+    found = stress(graph, plain(), budgets=["20%"], attacks=["prbcd", Guided, clumsy], seeds=1, unbounded=False)
+    assert found.checks[2].verdict == "failed"
+    alone = stress(graph, plain(), budgets=["20%"], attacks=["prbcd", Guided], seeds=1, unbounded=False)
+    assert alone.checks[2].verdict == "not run"
+
+
+def test_an_attack_that_only_asks_is_known_as_such_without_a_name(graph, tmp_path):
+    path, clumsy = tmp_path / "s.jsonl", Between(defense=plain(), clumsy=True)
+    stress(graph, plain(), budgets=["20%"], attacks=[Blindfold, clumsy], seeds=1, unbounded=False, path=path)
+    (battery,) = batteries(read_records(path)[0])
+    assert {one.attack for one in battery.outcomes if one.black_box and one.asks} == {"Blindfold"}
+    assert "% (Between) against" in Stress(battery).checks[2].found
+
+
+def test_what_older_records_do_not_say_of_an_attack_its_name_does(graph, tmp_path):
+    path, searches = tmp_path / "s.jsonl", [QuerySearch(queries=4), AdaptiveSearch(queries=4)]
+    stress(graph, plain(), budgets=["5%"], attacks=searches, seeds=1, unbounded=False, path=path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["parameters"].pop("kind", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (battery,) = batteries(read_records(path)[0])
+    kinds = {one.attack: (one.black_box, one.asks) for one in battery.outcomes}
+    assert kinds == {"random": (False, False), "query-search": (True, True), "adaptive-search": (False, True)}
 
 
 def test_a_defence_that_changes_its_mind_is_found_out(graph):
