@@ -95,6 +95,21 @@ class OfOneGraph(Defense):
         return tuple(replace(one, backbone=None) for one in plain().fit_seeds(graph, seeds))
 
 
+@dataclass(frozen=True)
+class Learning(Defense):
+    """A plain model that at first can say nothing of another graph, and later can."""
+
+    can: ClassVar = False
+
+    def _fit(self, graph, seeds, progress):
+        return plain().fit_seeds(graph, seeds)
+
+    def _predict(self, predictor, graph):
+        if not self.can:
+            raise GraphError("Learning has nothing to say of another graph.")
+        return plain().predict(predictor, graph)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Helpful(Attack):
     """Drops edges between classes: the more it may, the better for the defender."""
@@ -208,6 +223,28 @@ def test_what_is_recorded_is_not_run_again_and_can_be_made_again(graph, tmp_path
     other = stress(graph, Purified(None, GCN(hidden=9), Training(epochs=5)), **QUICK, path=path)
     assert other.ran == 8
     assert len(batteries(read_records(path)[0])) == 2
+
+
+def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeypatch):
+    path = tmp_path / "s.jsonl"
+    before = stress(graph, Learning(), **QUICK, path=path)
+    content = path.read_bytes()
+    assert {one.threat for one in before.battery.outcomes} == {"poisoning"}
+    assert (stress(graph, Learning(), **QUICK, path=path).ran, path.read_bytes()) == (0, content)
+    monkeypatch.setattr(Learning, "can", True)
+
+    def interrupt(step):
+        if step.done == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    stopped = stress(graph, Learning(), **QUICK, path=path, progress=interrupt)
+    assert (stopped.ran, stopped.battery.missing) == (3, 5)
+    after = stress(graph, Learning(), **QUICK, path=path)
+    assert (after.ran, after.battery.missing) == (5, 0)
+    assert path.read_bytes().startswith(content)
+    assert figures(after) == figures(stress(graph, plain(), **QUICK))
+    assert after.checks[-1].verdict == "ok"
+    assert stress(graph, Learning(), **QUICK, path=path).ran == 0
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
