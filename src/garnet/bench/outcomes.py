@@ -153,6 +153,11 @@ class Battery:
         found = dict.fromkeys((one.adaptive, one.attack != CONTROL, one.attack) for one in self.outcomes)
         return tuple(name for *_, name in sorted(found, key=lambda one: one[:2]))
 
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The attacks that came to something, each once whatever its variants, without random flips."""
+        return tried(self.outcomes)
+
     def at(self, threat: Threat, budget: str, attack: str | None = None) -> tuple[Outcome, ...]:
         """What was measured at exactly this budget."""
         return tuple(
@@ -201,6 +206,13 @@ class Battery:
 def lowest(outcomes: Iterable[Outcome]) -> Outcome | None:
     """The one with the lowest mean; of equals, the one that needed fewer flips."""
     return min(outcomes, key=lambda one: (one.mean, one.allowed), default=None)
+
+
+def tried(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """The attacks behind some outcomes, each once whatever its variants, without random flips."""
+    # What tells variants of an attack apart stands behind its name.
+    names = dict.fromkeys(one.attack.split()[0] for one in outcomes)
+    return tuple(name for name in names if name != CONTROL)
 
 
 def as_facts(outcome: Outcome | None) -> dict[str, Any] | None:

@@ -295,6 +295,8 @@ def test_an_attack_that_fails_is_recorded_and_the_others_go_on(graph, tmp_path):
     found = stress(graph, plain(), **choice, path=path)
     assert {one.reason for one in found.battery.failures} == {"internal error: ZeroDivisionError: nothing"}
     assert found.battery.attacks == ("random", "dice")
+    assert found.battery.tried == ("dice",)
+    assert "4 attempts failed" in found.verdict
     assert stress(graph, plain(), **choice, path=path).ran == 0
     assert stress(graph, plain(), **choice, path=path, retry=True).ran == 4
 
