@@ -1,54 +1,103 @@
 """Both rounds of an answer to attackers who know: a committee before, after the first and after the second.
 
-    python benchmarks/rounds.py --graph cora --caution 0 --jobs 8 -o results/rounds-cora-1.jsonl
+    python benchmarks/rounds.py --leeway none      # before: its members alone
+    python benchmarks/rounds.py --caution 0        # the first round
+    python benchmarks/rounds.py                    # the second, as it is by default
 
-Everything is that of `garnet stress`, with all attacks that fit.
+Everything is that of `garnet stress`, with all attacks that fit; it goes on where it stopped. The records
+rounds-cora-0.jsonl and rounds-cora-1.jsonl are of the committee as it was by default before, and after the first round.
 """
 
 import argparse
 import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from record import RESULTS, portable, real_graph
 
 from garnet.bench.stress import stress
-from garnet.datasets import load
-from garnet.defenses import Committee
+from garnet.defenses import Committee, Defense
 from garnet.registry import defense_named
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is to be stressed, and where that is recorded.
+
+    Attributes:
+        given: what was asked for.
+        defense: the defence.
+        name: what it is called in records.
+        output: the file of records.
+        command: that asks for the same.
+    """
+
+    given: argparse.Namespace
+    defense: Defense
+    name: str
+    output: Path
+    command: str
 
 
 def main() -> None:
     """Stress one defence on one of the benchmark graphs and print the verdict."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--graph", default="cora")
-    parser.add_argument("--defense", default="committee")
-    parser.add_argument("--caution", type=float, default=None, help="of the committee; its own by default")
-    parser.add_argument("--attacks", default=None)
-    parser.add_argument("--budgets", default="1%,5%,10%,20%")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("-o", "--output", required=True)
-    given = parser.parse_args()
-    defense = defense_named(given.defense)
-    if given.caution is not None:
-        defense = Committee(caution=given.caution)
-    planetoid = given.graph in ("cora", "citeseer", "pubmed")
-    command = f"python benchmarks/rounds.py --graph {given.graph} --defense {given.defense} --budgets {given.budgets}"
-    command += f" --attacks {given.attacks}" if given.attacks else ""
-    command += f" --caution {given.caution:g}" if given.caution is not None else ""
-    command += f" --seeds {given.seeds}" if given.seeds != 1 else ""
+    chosen = asked()
+    given = chosen.given
     found = stress(
-        load(given.graph, split="prognn" if planetoid else None),
-        defense,
+        real_graph(given.graph),
+        chosen.defense,
         budgets=given.budgets.split(","),
         attacks=given.attacks and given.attacks.split(","),
         seeds=given.seeds,
         unbounded=False,
-        path=given.output,
+        path=chosen.output,
         jobs=given.jobs,
         graph_name=given.graph,
-        defense_name=given.defense if given.caution is None else f"{given.defense}, caution {given.caution:g}",
-        command=command,
+        defense_name=chosen.name,
+        command=chosen.command,
         progress=lambda step: print(step, flush=True) if os.environ.get("VERBOSE") else None,
     )
     print(found.verdict)
+
+
+def asked(arguments: Sequence[str] | None = None) -> Round:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graph", default="cora")
+    parser.add_argument("--defense", default="committee")
+    parser.add_argument("--caution", type=float, default=argparse.SUPPRESS, help="of the committee; its own by default")
+    parser.add_argument("--leeway", type=_number_or_none, default=argparse.SUPPRESS, help="likewise; may be none")
+    parser.add_argument("--attacks", help="by default all that fit")
+    parser.add_argument("--budgets", default="1%,5%,10%,20%")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("-o", "--output", type=Path, help="by default the file in results/ that is named after it")
+    given = parser.parse_args(arguments)
+    changed = {name: value for name, value in vars(given).items() if name in ("caution", "leeway")}
+    if changed and given.defense != "committee":
+        parser.error(f"{given.defense} has no {' or '.join(changed)}, which only the committee has; leave that out")
+    told = {name: "none" if value is None else f"{value:g}" for name, value in changed.items()}
+    words = [f"{name} {value}" for name, value in told.items()]
+    # Only what is named stress-... is a row of the leaderboard, and a changed committee is none.
+    file = "-".join(["rounds" if changed else "stress", given.graph, *(words or [given.defense])]).replace(" ", "-")
+    command = ["python", "benchmarks/rounds.py", "--graph", given.graph, "--defense", given.defense]
+    command += ["--budgets", given.budgets, *(["--attacks", given.attacks] if given.attacks else [])]
+    command += [part for name, value in told.items() for part in (f"--{name}", value)]
+    command += ["--seeds", str(given.seeds)] if given.seeds != 1 else []
+    command += ["-o", portable(str(given.output))] if given.output else []
+    return Round(
+        given,
+        Committee(**changed) if changed else defense_named(given.defense),
+        ", ".join([given.defense, *words]),
+        given.output or RESULTS / f"{file}.jsonl",
+        shlex.join(command),
+    )
+
+
+def _number_or_none(text: str) -> float | None:
+    return None if text == "none" else float(text)
 
 
 if __name__ == "__main__":

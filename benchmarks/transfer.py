@@ -1,34 +1,37 @@
 """Flips that were made for one defence, tried on every other: stress-tested or not, each has a figure then.
 
 After training, all that the records of `garnet stress` have at the budget; before, of each record the two sets of flips
-that did most harm there, since every one takes a training. Goes on where it stopped.
+that did most harm there, since every one takes a training. What is there already is made again if the budget, the
+defence or the flips in the records are others than they were.
 
-    python benchmarks/transfer.py [--graph cora] [--budget 0.1] [--defenses committee,rung] [--jobs 2]
+    python benchmarks/transfer.py [--graph cora] [--budget 0.1] [--defenses "committee,none, gcn"] [--jobs 2]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import re
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from record import RESULTS, data_folder, save
+from record import RESULTS, real_graph, save
 
-from garnet.bench.record import read_records
-from garnet.datasets import load
+from garnet.bench.attempt import replay
+from garnet.bench.measure import effective_parameters, of_the_method
+from garnet.bench.record import latest, read_records
 from garnet.defenses import Defense
+from garnet.defenses.lookup import defense_names, named_defense
 from garnet.errors import GarnetError
-from garnet.graph.graph import Edges
+from garnet.graph.graph import Edges, Graph
 from garnet.graph.perturbation import Perturbation
-from garnet.registry import DEFENSES, defense_named
+from garnet.io.identity import digest_of
 
 SLOW = ("prognn",)
-PURIFIERS = ("none", "garnet", "jaccard", "audited")
 
 
 @dataclass(frozen=True)
@@ -54,37 +57,70 @@ def main() -> None:
     options.add_argument("--graph", default="cora")
     options.add_argument("--budget", type=float, default=0.1, help="share of the edges")
     options.add_argument(
-        "--defenses", default=",".join([*PURIFIERS, *(one for one in DEFENSES.names() if one not in SLOW)])
+        "--defenses",
+        default=",".join(one for one in defense_names() if one not in SLOW),
+        help="names with commas between them; a backbone comes after a comma and a space",
     )
     options.add_argument("--jobs", type=int, default=2)
     chosen = options.parse_args()
-    os.environ["GARNET_DATA"] = str(data_folder())
-    name = f"transfer-{chosen.graph}"
+    graph, name = real_graph(chosen.graph), f"transfer-{chosen.graph}"
     path = RESULTS / f"{name}.json"
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
-    wanted = [one for one in chosen.defenses.split(",") if one not in figures]
+    sets = recorded(RESULTS, chosen.graph, graph, chosen.budget)
+    asked = [one.removesuffix(", gprgnn") for one in re.split(r",(?! )", chosen.defenses)]
+    wanted = [one for one in asked if is_stale(figures.get(one), one, sets, chosen.budget)]
+    for one in figures.keys() - {*asked}:
+        if is_stale(figures[one], one, sets, chosen.budget):
+            print(f"{one} was tried with other flips or as it then was; name it in --defenses to try it again")
     with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
-        tried = {one: pool.submit(transferred, one, chosen.graph, chosen.budget) for one in wanted}
+        tried = {one: pool.submit(transferred, one, graph, sets, chosen.budget) for one in wanted}
         for one, result in tried.items():
-            figures[one] = result.result()
-            print(one, {kind: found[:1] for kind, found in figures[one].items() if kind != "clean"}, flush=True)
+            try:
+                figures[one] = result.result()
+            except GarnetError as error:
+                print(f"{one} has no figure: {error}", flush=True)
+                continue
+            print(one, {kind: figures[one][kind][:1] for kind in ("evasion", "poisoning")}, flush=True)
             save(name, figures)
 
 
-def transferred(name: str, graph_name: str, budget: float) -> dict[str, Any]:
+def transferred(name: str, graph: Graph, sets: Sequence[Flips], budget: float) -> dict[str, Any]:
     """What is left of a defence: clean, and under the flips that were made for others, the most harmful first."""
-    graph, defense = load(graph_name, split="prognn"), defense_named(name)
-    sets = [one for one in recorded(graph_name, budget) if one.made_for.removesuffix(", gprgnn") != name]
+    defense, others = named(name), made_for_others(name, sets)
     fitted = defense.fit(graph, seed=0)
-    found: dict[str, Any] = {"clean": 100 * fitted.accuracy(), "evasion": [], "poisoning": []}
-    for one in sets:
+    evasion, poisoning = [], []
+    for one in others:
         changed = Perturbation.of(graph, one.edges).apply(graph)
         if (left := evaded(defense, fitted, changed)) is not None:
-            found["evasion"].append([left, one.made_for, one.attack])
-    for one in harmful(sets):
+            evasion.append([left, one.made_for, one.attack])
+    for one in harmful(others):
         changed = Perturbation.of(graph, one.edges).apply(graph)
-        found["poisoning"].append([100 * defense.fit(changed, seed=0).accuracy(), one.made_for, one.attack])
-    return {kind: value if kind == "clean" else sorted(value) for kind, value in found.items()}
+        poisoning.append([100 * defense.fit(changed, seed=0).accuracy(), one.made_for, one.attack])
+    found = {"clean": 100 * fitted.accuracy(), "evasion": sorted(evasion), "poisoning": sorted(poisoning)}
+    return found | {"budget": budget, "made_of": made_of(name, sets, budget)}
+
+
+def is_stale(figures: dict[str, Any] | None, name: str, sets: Sequence[Flips], budget: float) -> bool:
+    """Whether there are no figures of a defence, or such of something else."""
+    return figures is None or figures.get("made_of") != made_of(name, sets, budget)
+
+
+def made_of(name: str, sets: Sequence[Flips], budget: float) -> str:
+    """Sixteen hex digits of all that the figures of a defence depend on."""
+    flips = [[one.made_for, one.attack, one.left, one.edges.tolist()] for one in made_for_others(name, sets)]
+    parameters = of_the_method(effective_parameters(named(name)))
+    return digest_of({"budget": budget, "defense": parameters, "flips": flips})
+
+
+def named(name: str) -> Defense:
+    """The defence of a row of the leaderboard, such as `committee`, or `none, gcn` with a backbone."""
+    defense, _, backbone = name.partition(", ")
+    return named_defense(defense, backbone=backbone or None)
+
+
+def made_for_others(name: str, sets: Sequence[Flips]) -> list[Flips]:
+    """Those that were not made for this defence."""
+    return [one for one in sets if one.made_for.removesuffix(", gprgnn") != name]
 
 
 def evaded(defense: Defense, fitted: Any, changed: Any) -> float | None:
@@ -95,20 +131,29 @@ def evaded(defense: Defense, fitted: Any, changed: Any) -> float | None:
         return None
 
 
-def recorded(graph: str, budget: float) -> list[Flips]:
-    """All flips of the records at a budget."""
+def recorded(results: Path, name: str, graph: Graph, budget: float) -> list[Flips]:
+    """All flips in the records of a graph at a budget, but for those that were too many to be kept.
+
+    Raises:
+        GarnetError: a record is damaged, or of another graph.
+    """
     found = []
-    for path in sorted(RESULTS.glob(f"stress-{graph}-*.jsonl")):
-        for record in read_records(path)[0]:
+    for path in sorted(results.glob(f"stress-{name}-*.jsonl")):
+        records, damages = read_records(path)
+        if damages:
+            raise GarnetError(f"Line {damages[0].line} of the record {path} is damaged: {damages[0].why}.")
+        for record in latest(records).values():
             cell, values = record.cell, record.values
-            if record.status == "done" and cell["budget"] == budget and cell["seeds"] == [0]:
+            if record.status != "done" or (cell["graph"], cell["role"], cell["seeds"]) != (name, "attack", [0]):
+                continue
+            if cell["budget"] == budget and values["changed"] is not None:
                 left = tuple(100.0 if values[kind] is None else values[kind] for kind in ("evasion", "poisoning"))
                 made_for = ", ".join(filter(None, [cell["defense"], cell["backbone"]]))
-                found.append(Flips(made_for, cell["attack"], np.array(values["changed"]), left))
+                found.append(Flips(made_for, cell["attack"], replay(record, graph).edges, left))
     return found
 
 
-def harmful(sets: list[Flips]) -> list[Flips]:
+def harmful(sets: Sequence[Flips]) -> list[Flips]:
     """Of those made for each defence, the two that did most harm to it: one after training and one before."""
     best = []
     for made_for in dict.fromkeys(one.made_for for one in sets):

@@ -14,9 +14,10 @@ from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
 from tools import leave_it_on
-from tools.leaderboard import attacker_who_knows, attacks_that_know, leaderboard, rounds
+from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
+from tools.stress_tables import attacker_who_knows, attacks_that_know, rounds
 
 _STAGES = ("embed", "neighbours", "prune")
 _STUDY = "study "

@@ -12,18 +12,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from garnet.bench.cell import is_own_attack, threat
-from garnet.bench.opponents import THREATS, Threat
-from garnet.bench.outcomes import Battery, Outcome, batteries, lowest
-from garnet.bench.record import Record, latest, read_records
-from garnet.bench.verdict import Stress
+from garnet.bench.opponents import THREATS
+from garnet.bench.outcomes import Outcome, lowest, tried
+from garnet.bench.record import Record
 from garnet.errors import GarnetError
 from tools.markdown import NONE, table
+from tools.stressed import Stressed, in_order, read, stressed
 
 LARGEST = 0.1
 """Share of the edges up to which attacks count, so that a row is not the worse for having been tried with more."""
 
+WARNING = "⚠"
+NOTES = {
+    WARNING: "A check of the stress test failed: the true worst case is probably lower.",
+    "†": "Not attacked by a search that asks the defence, the strongest attack elsewhere.",
+    "‡": "Attempts failed: the true worst case may be lower.",
+    "→": "Made for the other of evasion and poisoning.",
+}
+"""What the signs of a board mean."""
+
 _STUDIES = ("leave-it-on", "citations", "heterophilic", "polblogs")
-_GRAPHS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "polblogs")
 _POISON = "metattack", 0.2  # the published one that every study has
 _FOLDER = "../../results"
 _GROUPS = {
@@ -54,12 +62,13 @@ class Row:
         defense: its name, with that of a backbone other than the usual.
         clean: accuracy where nobody attacks.
         published: the lowest under a published poison.
-        attacked: the lowest of each group of attacks: `blind`, `evasion` and `poisoning`; `transferred` are those that
-            were made for other defences.
-        worst: the lowest of all these.
+        attacked: the lowest of each group of attacks: `blind`, `evasion` and `poisoning`, which are those made for the
+            defence, by the threat that the figure is for, and `transferred`, those made for other defences.
+        worst: the lowest of `attacked`; the published poison, which may change more edges, is not counted.
         seconds: that the worst attack took.
+        attacks: how many were tried on it; None if it was not stressed.
         command: that makes the row again.
-        failed: whether a check of the stress test failed.
+        marks: what has to be said of the worst case: keys of `NOTES`.
     """
 
     defense: str
@@ -68,36 +77,40 @@ class Row:
     attacked: Mapping[str, Figure] = field(default_factory=dict)
     worst: Figure | None = None
     seconds: float | None = None
+    attacks: int | None = None
     command: str = ""
-    failed: bool = False
+    marks: tuple[str, ...] = ()
 
     def cells(self) -> list[str]:
         """The row as the table has it."""
-        worst = NONE if self.worst is None else f"**{self.worst}**" + (" ⚠" if self.failed else "")
+        worst = NONE if self.worst is None else " ".join([f"**{self.worst}**", *self.marks])
         groups = [str(self.attacked.get(group, NONE)) for group in _GROUPS]
         seconds = NONE if self.seconds is None else f"{self.seconds:.0f}"
-        return [f"`{self.defense}`", str(self.clean or NONE), str(self.published or NONE), *groups, worst, seconds]
+        attacks = NONE if self.attacks is None else str(self.attacks)
+        first = [f"`{self.defense}`", str(self.clean or NONE), str(self.published or NONE)]
+        return [*first, *groups, worst, seconds, attacks]
 
 
 def leaderboard(records: Path) -> str:
     """A table for each graph that something is known of, and the commands that make the rows again."""
-    boards = {graph: _rows(graph, records) for graph in _graphs(records)}
+    boards = {graph: ranked(graph, records) for graph in _graphs(records)}
     return "\n\n".join(_board(graph, rows) for graph, rows in boards.items() if rows)
 
 
 def _board(graph: str, rows: Sequence[Row]) -> str:
     heads = ["defence", "clean", "published poison", *_GROUPS.values()]
-    parts = [f"## {graph.capitalize()}", table([*heads, "**worst**", "seconds"], [row.cells() for row in rows])]
+    shown = table([*heads, "**worst**", "seconds", "attacks"], [row.cells() for row in rows])
+    parts = [f"## {graph.capitalize()}", shown]
     commands = [row.command for row in rows if row.command]
     if commands:
         parts.append("\n".join(["<!-- not run: takes hours -->", "```", *commands, "```"]))
-    if any(row.failed for row in rows):
-        parts.append("⚠ A check of the stress test failed: the true worst case is probably lower.")
+    if notes := [f"{sign} {note}" for sign, note in NOTES.items() if sign in shown]:
+        parts.append("  \n".join(notes))
     return "\n\n".join(parts)
 
 
-def _rows(graph: str, records: Path) -> list[Row]:
-    """The most robust first.
+def ranked(graph: str, records: Path) -> list[Row]:
+    """The rows of a graph, the most robust first.
 
     Below them stand those that were attacked in one way alone, whose worst is yet to be seen, and then those that
     nobody has stressed.
@@ -106,34 +119,47 @@ def _rows(graph: str, records: Path) -> list[Row]:
     for row in _stressed(graph, records):
         before = found.get(row.defense, row)
         found[row.defense] = replace(row, published=before.published, clean=row.clean or before.clean)
-    for defense, figure in _transferred(graph, records).items():
+    for defense, (clean, figure) in _transferred(graph, records).items():
         row = found.get(defense, Row(defense))
-        harder = row.worst is None or figure.value < row.worst.value
-        found[defense] = replace(
-            row,
-            attacked={**row.attacked, "transferred": figure},
-            worst=figure if harder else row.worst,
-            seconds=None if harder else row.seconds,
+        row = replace(row, clean=row.clean or clean)
+        harder = figure is not None and (row.worst is None or figure.value < row.worst.value)
+        found[defense] = (
+            row
+            if figure is None
+            else replace(
+                row,
+                attacked={**row.attacked, "transferred": figure},
+                worst=figure if harder else row.worst,
+                seconds=None if harder else row.seconds,
+            )
         )
     return sorted(found.values(), key=_robust_first)
 
 
-def _transferred(graph: str, records: Path) -> dict[str, Figure]:
-    """What flips leave of defences that were made for others, by benchmarks/transfer.py, if it was run."""
+def _transferred(graph: str, records: Path) -> dict[str, tuple[Figure, Figure | None]]:
+    """Each defence that benchmarks/transfer.py was run on: as it is, and under flips that were made for others."""
     path = records / f"transfer-{graph}.json"
     if not path.exists():
         return {}
     found = {}
-    for defense, tried in json.loads(path.read_text())["figures"].items():
+    for defense, tried_on in json.loads(path.read_text())["figures"].items():
+        # Older records do not say; they have what was the usual.
+        if (budget := tried_on.get("budget", LARGEST)) > LARGEST:
+            raise GarnetError(
+                f"The record {path} has {defense} with {100 * budget:g} % of the edges flipped, more than the "
+                f"{100 * LARGEST:g} % of the board; run benchmarks/transfer.py with --budget {LARGEST:g}."
+            )
         lowest_first = sorted(
             (left, kind, made_for)
             for kind in THREATS
-            for left, made_for, _ in tried[kind]
+            for left, made_for, _ in tried_on[kind]
             if made_for.removesuffix(", gprgnn") != defense
         )
+        worst = None
         if lowest_first:
             left, kind, made_for = lowest_first[0]
-            found[defense] = Figure(left, path.name, f"({kind}, for {made_for})")
+            worst = Figure(left, path.name, f"({kind}, for {made_for})")
+        found[defense] = Figure(tried_on["clean"], path.name), worst
     return found
 
 
@@ -142,142 +168,53 @@ def _robust_first(row: Row) -> tuple[bool, float, str]:
     return not both, -(row.worst.value if row.worst else -1.0), row.defense
 
 
-def attacker_who_knows(records: Path) -> str:
-    """What one who knows a defence leaves of it, budget by budget, on the first graph of the leaderboard."""
-    graph = _graphs(records)[0]
-    found = {battery: name for name, battery in _batteries(records) if battery.graph == graph}
-    if not found:
-        return "Nothing has been measured yet."
-    budgets = max((battery.budgets for battery in found), key=len)
-    order = [row.defense for row in _rows(graph, records)]
-    heads = [
-        f"{graph.capitalize()}",
-        "clean",
-        *(f"after: {one}" for one in budgets),
-        *(f"before: {one}" for one in budgets),
-    ]
-    rows = []
-    for battery in sorted(found, key=lambda one: order.index(_named(one))):
-        figures = [_within(battery, kind, budget) for kind in THREATS for budget in budgets]
-        rows.append([f"`{_named(battery)}`", f"{battery.clean.mean:.1f}", *figures])
-    return table(heads, rows)
-
-
-def rounds(records: Path) -> str:
-    """What was left of the committee before it was changed in answer to attacks, and after each change."""
-    told = {
-        "before": "rounds-cora-0.jsonl",
-        "first round": "rounds-cora-1.jsonl",
-        "second round": "stress-cora-committee.jsonl",
-    }
-    found = {name: next(iter(batteries(_read(records / file)))) for name, file in told.items()}
-    budgets = found["second round"].budgets
-    heads = ["Cora", "attacks tried", "clean", *(f"{one}: {budget}" for one in THREATS for budget in budgets)]
-    rows = [
-        [
-            f"[{name}](../../results/{told[name]})",
-            str(len({(one.attack, one.budget) for one in battery.outcomes})),
-            f"{battery.clean.mean:.1f}",
-            *(
-                _within(battery, kind, budget) if _whole(battery, kind, budget) else NONE
-                for kind in THREATS
-                for budget in budgets
-            ),
-        ]
-        for name, battery in found.items()
-    ]
-    return table(heads, rows)
-
-
-def _whole(battery: Battery, kind: Threat, budget: str) -> bool:
-    """Whether everything that was tried with the smallest budget was tried with another, too."""
-    tried = [{one.attack for one in battery.at(kind, some)} for some in (battery.budgets[0], budget)]
-    return tried[0] <= tried[1]
-
-
-def _within(battery: Battery, kind: Threat, budget: str) -> str:
-    """The accuracy under the worst attack of a kind within a budget, where it was tried with one."""
-    worst = battery.worst(kind, budget) if budget in battery.budgets else None
-    return NONE if worst is None else f"{worst.mean:.1f}"
-
-
-def attacks_that_know(records: Path) -> str:
-    """What each attack leaves of each defence after training, and before, at a budget that all were tried with."""
-    graph = _graphs(records)[0]
-    order = [row.defense for row in _rows(graph, records)]
-    found = [battery for _, battery in _batteries(records) if battery.graph == graph]
-    if not found:
-        return "Nothing has been measured yet."
-    found.sort(key=lambda one: order.index(_named(one)))
-    shared = [one for one in found[0].budgets if all(one in battery.budgets for battery in found)]
-    if not shared:
-        return "No budget is common to all."
-    budget = shared[len(shared) // 2]
-    parts = []
-    for kind in THREATS:
-        attacks = dict.fromkeys(name for battery in found for name in battery.attacks)
-        rows = [[attack, *(_left(battery, kind, budget, attack) for battery in found)] for attack in attacks]
-        heads = [f"{kind}, {budget}", *(f"`{_named(one)}`" for one in found)]
-        clean = ["clean", *(f"{one.clean.mean:.1f}" for one in found)]
-        parts.append(table(heads, [clean, *rows]))
-    return "\n\n".join(parts)
-
-
-def _left(battery: Battery, kind: Threat, budget: str, attack: str) -> str:
-    """The accuracy under an attack; the lowest of all is bold."""
-    outcome = lowest(battery.at(kind, budget, attack))
-    if outcome is None:
-        return NONE
-    worst = lowest(battery.at(kind, budget))
-    return f"**{outcome.mean:.1f}**" if worst is not None and worst.attack == attack else f"{outcome.mean:.1f}"
-
-
 def _graphs(records: Path) -> list[str]:
-    known = {battery.graph for _, battery in _batteries(records)}
-    return [*(graph for graph in _GRAPHS if graph in known), *sorted(known - set(_GRAPHS))] or ["cora"]
-
-
-def _batteries(records: Path) -> Iterable[tuple[str, Battery]]:
-    for path in sorted(records.glob("stress-*.jsonl")):
-        for battery in batteries(_read(path)):
-            yield path.name, battery
+    others = (path.stem.removeprefix("transfer-") for path in records.glob("transfer-*.json"))
+    return in_order([*(one.battery.graph for one in stressed(records)), *others]) or ["cora"]
 
 
 def _stressed(graph: str, records: Path) -> Iterable[Row]:
-    for name, battery in _batteries(records):
-        counted = [one for one in battery.outcomes if one.allowed <= LARGEST * battery.edges + 1e-9]
-        worst = lowest(counted)
-        if battery.graph != graph or worst is None:
+    for one in stressed(records):
+        battery = one.battery
+        if battery.graph != graph:
             continue
+        counted = [each for each in battery.outcomes if each.allowed <= LARGEST * battery.edges + 1e-9]
+        worst = lowest(counted)
         groups = {
-            "blind": [one for one in counted if not one.adaptive],
-            "evasion": [one for one in counted if one.adaptive and one.threat == "evasion"],
-            "poisoning": [one for one in counted if one.adaptive and one.threat == "poisoning"],
+            "blind": [each for each in counted if not each.adaptive],
+            "evasion": [each for each in counted if each.adaptive and each.threat == "evasion"],
+            "poisoning": [each for each in counted if each.adaptive and each.threat == "poisoning"],
         }
         yield Row(
-            defense=_named(battery),
-            clean=Figure(battery.clean.mean, name),
-            attacked={group: _figure(found, name) for group, some in groups.items() if (found := lowest(some))},
-            worst=_figure(worst, name),
-            seconds=worst.seconds,
+            defense=one.name,
+            clean=Figure(battery.clean.mean, one.file),
+            attacked={group: _figure(found, one.file) for group, some in groups.items() if (found := lowest(some))},
+            worst=None if worst is None else _figure(worst, one.file),
+            seconds=None if worst is None else worst.seconds,
+            attacks=len(tried(counted)),
             command=battery.command,
-            failed=bool(Stress(battery).failed),
+            marks=tuple(_marks(one, counted)),
         )
 
 
-def _named(battery: Battery) -> str:
-    return battery.defense.replace("no defence", "none").removesuffix(", gprgnn")
+def _marks(one: Stressed, counted: Sequence[Outcome]) -> Iterable[str]:
+    if one.found.failed:
+        yield WARNING
+    if any(each.threat == "evasion" for each in counted) and not any(each.asks for each in counted):
+        yield "†"
+    if one.battery.failures:
+        yield "‡"
 
 
 def _figure(outcome: Outcome, record: str) -> Figure:
-    return Figure(outcome.mean, record, f"({outcome.attack})")
+    return Figure(outcome.mean, record, f"({'→ ' if outcome.transferred else ''}{outcome.attack})")
 
 
 def _studied(graph: str, records: Path) -> Iterable[Row]:
     """What studies say of defences with the usual backbone: the clean graph, and the published poison."""
     found: dict[str, dict[bool, Figure]] = {}
     for study in _STUDIES:
-        for record in _read(records / f"{study}.jsonl"):
+        for record in read(records / f"{study}.jsonl"):
             if _usual(record, graph) and record.mean is not None:
                 attack, budget = threat(record.cell)
                 if attack == "none" or (attack == _POISON[0] and budget in (0.0, _POISON[1])):
@@ -300,10 +237,3 @@ def _usual(record: Record, graph: str) -> bool:
         and not cell["training"]
         and not is_own_attack(cell["attack"])
     )
-
-
-def _read(path: Path) -> tuple[Record, ...]:
-    records, damages = read_records(path)
-    if damages:
-        raise GarnetError(f"Line {damages[0].line} of the record {path} is damaged: {damages[0].why}.")
-    return tuple(latest(records).values())

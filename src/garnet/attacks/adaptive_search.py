@@ -46,6 +46,8 @@ class AdaptiveSearch(Attack):
     needs: ClassVar[tuple[str, ...]] = ("labels", "split")
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
+    asks: ClassVar[bool] = True
+    """What the defence answers decides, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
     queries: Count = 500

@@ -50,6 +50,8 @@ class QuerySearch(Attack):
     threat: ClassVar[Literal["evasion"]] = "evasion"
     black_box: ClassVar[bool] = True
     """It asks the defence, and does not look into it."""
+    asks: ClassVar[bool] = True
+    """What the defence answers decides, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
     queries: Count = 200

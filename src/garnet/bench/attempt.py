@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from garnet.backbones import MLP
 from garnet.bench.cell import key_of
 from garnet.bench.measure import effective_parameters, of_the_method, why_failed
-from garnet.bench.opponents import THREATS, Opponent, Threat
+from garnet.bench.opponents import THREATS, Opponent, Threat, kind_of
 from garnet.bench.record import Record
 from garnet.bench.schema import LONGEST_NAME, LONGEST_REASON, STRESS
 from garnet.defenses.base import Defense
@@ -33,8 +32,6 @@ from garnet.training.supervision import require_trainable
 
 MOST_KEPT = 30_000
 """Flips that a record keeps, which is a line of half a megabyte; more are made again from their seed."""
-
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,8 +63,7 @@ class Case:
 
     @property
     def _method(self) -> str:
-        # Where an object lies in memory is no part of what it is.
-        return _ADDRESS.sub("", repr(of_the_method(effective_parameters(self.defense))))
+        return repr(of_the_method(effective_parameters(self.defense)))
 
     def facts(self, role: str, seeds: tuple[int, ...], **own: Any) -> dict[str, Any]:
         """The cell of a record about this case, as plain values."""
@@ -101,6 +97,8 @@ class Case:
                 "defense": effective_parameters(self.defense),
                 "attack": effective_parameters(attack),
                 "command": self.command,
+                # Not in the cell: a new fact there would change the keys of all records.
+                **({} if attack is None else {"kind": kind_of(type(attack))}),
             },
             fingerprints={"graph": self.graph.fingerprint, "split": parts.fingerprint},
             versions=versions(),
@@ -163,7 +161,7 @@ def clean_facts(case: Case, seed: int) -> dict[str, Any]:
 def measure_clean(seed: int, case: Case, progress: Progress | None = None) -> tuple[Record, Predictor | None]:
     """What the defence is worth where nobody attacks, beside a model that ignores edges; and the model it trained.
 
-    There is no model of a defence that learns of one graph alone, and cannot be evaded.
+    The model is None for a defence that works on its training graph only and so cannot be evaded.
     """
     start = time.perf_counter()
     split, labels, _ = require_trainable(case.graph)

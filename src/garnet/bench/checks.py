@@ -139,11 +139,11 @@ def _more_is_worse(battery: Battery) -> Iterator[tuple[bool, str]]:
 
 
 def _knowing_helps(battery: Battery) -> Iterator[tuple[bool, str]]:
+    """A search that asks gets around a masked gradient, so it cannot vouch for gradients, however much it knows."""
     for threat in THREATS:
         for budget in battery.budgets:
             found = battery.at(threat, budget)
-            seeing = [one for one in found if one.adaptive and not one.black_box and not one.transferred]
-            knows = lowest(seeing)
+            knows = lowest(one for one in found if one.adaptive and not one.asks and not one.transferred)
             blind = lowest(one for one in found if (not one.adaptive or one.black_box) and one.attack != CONTROL)
             if knows is not None and blind is not None:
                 holds = knows.mean <= blind.mean + noise(battery, knows, blind)
@@ -186,8 +186,8 @@ _WHY_NOT: dict[_Look, str] = {
     _reaches_floor: "no attack that knows the defence was given an unlimited budget; one that does not need not reach "
     "the floor",
     _more_is_worse: "there is one budget only",
-    _knowing_helps: "the battery has no attack that knows the defence, or none that does not; from an attacker who "
-    "knows it expect less than these figures",
+    _knowing_helps: "the battery has no attack that follows gradients through the defence, or none that does not know "
+    "it; from an attacker who knows it expect less than these figures",
     _beats_random: "random flips came to nothing",
     _seeds_agree: "there is one seed only",
     _says_it_twice: "the defence learns of one graph alone, and cannot be asked again",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -34,6 +35,7 @@ _ROWS = 256  # nodes whose two-hop neighbourhoods are held at once
 _SMALLEST_RATIO = 1e-6
 _SINGULAR_VALUES = 200
 _WHERE = ("device", "memory", "cluster", "solver", "neighbors")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,16 @@ def effective_parameters(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [effective_parameters(part) for part in value]
     if not is_dataclass(value):
-        return plain(value) if isinstance(value, int | float | str) else repr(value)
+        return plain(value) if isinstance(value, int | float | str) else without_addresses(repr(value))
     return {"name": type(value).__name__} | {
         one.name: None if (part := getattr(value, one.name)) is None else effective_parameters(part)
         for one in fields(value)
     }
+
+
+def without_addresses(text: str) -> str:
+    """The text of a value, without where it lies in memory: that is no part of what it is, and differs in each run."""
+    return _ADDRESS.sub("", text)
 
 
 def of_the_method(parameters: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from garnet.bench.opponents import CONTROL, THREATS, Threat
+from garnet.bench.opponents import CONTROL, THREATS, Threat, kind_of
 from garnet.bench.record import Record, spread
 from garnet.bench.schema import STRESS
 from garnet.errors import GarnetError, ParameterError
@@ -29,6 +29,7 @@ class Outcome:
         adaptive: whether it knew the defence.
         transferred: whether it was made for the other threat.
         black_box: whether it asked the defence and did not look into it.
+        asks: whether it went by what the defence answered, and not by gradients alone; so does a black box.
     """
 
     attack: str
@@ -41,6 +42,7 @@ class Outcome:
     adaptive: bool = False
     transferred: bool = False
     black_box: bool = False
+    asks: bool = False
 
     @property
     def mean(self) -> float:
@@ -151,6 +153,11 @@ class Battery:
         found = dict.fromkeys((one.adaptive, one.attack != CONTROL, one.attack) for one in self.outcomes)
         return tuple(name for *_, name in sorted(found, key=lambda one: one[:2]))
 
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The attacks that came to something, each once whatever its variants, without random flips."""
+        return tried(self.outcomes)
+
     def at(self, threat: Threat, budget: str, attack: str | None = None) -> tuple[Outcome, ...]:
         """What was measured at exactly this budget."""
         return tuple(
@@ -201,6 +208,13 @@ def lowest(outcomes: Iterable[Outcome]) -> Outcome | None:
     return min(outcomes, key=lambda one: (one.mean, one.allowed), default=None)
 
 
+def tried(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """The attacks behind some outcomes, each once whatever its variants, without random flips."""
+    # What tells variants of an attack apart stands behind its name.
+    names = dict.fromkeys(one.attack.split()[0] for one in outcomes)
+    return tuple(name for name in names if name != CONTROL)
+
+
 def as_facts(outcome: Outcome | None) -> dict[str, Any] | None:
     """An outcome in plain values, ready for JSON."""
     return None if outcome is None else {"accuracy": outcome.mean, "sd": outcome.sd, **asdict(outcome)}
@@ -228,11 +242,14 @@ def _outcome(group: Sequence[Record], threat: Threat) -> Outcome:
         flips=sum(one["flips"] for one in values) / len(values),
         adaptive=cell["adaptive"],
         transferred=cell["threat"] not in (threat, "both"),
-        black_box=_asks_only(cell["attack"]),
+        **_kind(group[0]),
     )
 
 
-def _asks_only(attack: str) -> bool:
-    """Whether an attack, by the name it has in a battery, is one that only asks."""
-    name = attack.split()[0]
-    return name in ATTACKS.names() and getattr(ATTACKS.get(name), "black_box", False)
+def _kind(record: Record) -> dict[str, bool]:
+    """What kind of attack made a record; older ones do not say, and their attack is looked up by its name."""
+    known = record.parameters.get("kind")
+    if isinstance(known, dict):
+        return {name: known.get(name) is True for name in ("black_box", "asks")}
+    name = record.cell["attack"].split()[0]
+    return kind_of(ATTACKS.get(name) if name in ATTACKS.names() else object)

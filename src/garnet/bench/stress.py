@@ -52,19 +52,21 @@ def stress(
 ) -> Stress:
     """Attack a defence in many ways, and say what is left of it under the worst.
 
-    Every attack is made at every budget with every seed. What it finds is tried on the model that was trained on the
-    clean graph (evasion), and on one that is trained on the attacked graph (poisoning), whichever it was made for. What
-    is found within a budget counts at larger ones, too.
+    Every attack is made at every budget with every seed. Each attack's flips are evaluated twice, whatever they were
+    made for: on the model trained on the clean graph (evasion), and on one trained on the attacked graph (poisoning).
+    What is found within a budget counts at larger ones, too.
 
     Args:
         graph: with labels and a split, or anything that `as_graph` reads.
         defense: the defence, yours or the library's.
         budgets: how many edges may be flipped: shares of the edges, or numbers.
-        attacks: names, attacks, or classes of such, which are built with the defence if they have a field for it; None
-            takes all that fit. Random flips are always among them, as a control.
+        attacks: names, attacks, or classes of such; one with a field `defense` is given the defence there. None takes
+            all that fit. Random flips are always among them, as a control.
         seeds: how often each is repeated, with another attack and another model.
-        unbounded: whether attacks that know the defence are checked with as many flips as there are edges.
-        path: a file of records: attempts that it has are not made again, new ones are appended; None keeps none.
+        unbounded: whether attacks that know the defence are checked with as many flips as there are edges; those that
+            look at every pair of nodes are not on a large graph.
+        path: a file of records: attempts that it has are not made again, new ones are appended; None keeps none. Those
+            made when the defence could not be evaded are made again once it can.
         jobs: processes side by side; 1 runs everything in this one.
         device: where the attacks by name compute; a defence has its own.
         retry: make attempts again that failed before.
@@ -78,7 +80,8 @@ def stress(
     Raises:
         GraphError: the graph lacks labels, a split or test nodes.
         BudgetError: a budget is none, or not one of edges.
-        ParameterError: an attack is not known or aims at single nodes, or there is no such device.
+        ParameterError: an attack is not known, aims at single nodes or is built for another defence; or there is no
+            such device.
         GarnetError: the defence cannot be trained on the graph, or the file cannot be read or written.
     """
     require_arguments("stress", seeds=(seeds, Count), jobs=(jobs, Count), unbounded=(unbounded, bool))
@@ -119,17 +122,27 @@ class _Run:
         self._progress = progress or (lambda step: None)
         before, self._damages = ((), ()) if path is None else read_to_add(path)
         self._known = latest(before)
+        self._before = dict(self._known)
         self._attempts = {key_of(one.facts(case)): one for one in wanted}
-        had = {key for key, one in self._known.items() if one.status == "done" or not retry}
-        self._todo = [one for key, one in self._attempts.items() if key not in had]
+        self._had = {key for key, one in self._known.items() if one.status == "done" or not retry}
+        self._todo = {
+            key: one
+            for key, one in self._attempts.items()
+            if key not in self._had or ("evasion" in one.threats and self._was_not_evaded(key))
+        }
         self._ran = 0
 
     def go(self) -> Stress:
         """Run what is left; an interrupt ends it, and what was done is kept."""
         try:
             victims = self._train()
-            todo = [replace(one, victim=victims[one.seed]) for one in self._todo]
-            with closing(self._made(todo)) as records:
+            # A defence that still cannot be evaded has nothing to make again.
+            self._todo = {
+                key: replace(one, victim=victims[one.seed])
+                for key, one in self._todo.items()
+                if key not in self._had or victims[one.seed] is not None
+            }
+            with closing(self._made(list(self._todo.values()))) as records:
                 for record in records:
                     self._keep(record)
                     self._ran += 1
@@ -138,7 +151,7 @@ class _Run:
             if not any(key_of(clean_facts(self._case, seed)) in self._known for seed in self._seeds):
                 raise
         keys = [*(key_of(clean_facts(self._case, seed)) for seed in self._seeds), *self._attempts]
-        missing = sum(key not in self._known for key in self._attempts)
+        missing = sum(self._known.get(key) is self._before.get(key) for key in self._todo)
         found = Stress(
             Battery(tuple(self._known[key] for key in keys if key in self._known), missing), self._ran, self._damages
         )
@@ -149,12 +162,12 @@ class _Run:
     def _train(self) -> dict[int, Predictor | None]:
         """The model of each seed that something is left to do for, trained on the clean graph."""
         clean = {seed: key_of(clean_facts(self._case, seed)) for seed in self._seeds}
-        needed = {one.seed for one in self._todo}
-        seeds = [seed for seed, key in clean.items() if seed in needed or key not in self._known]
+        needed = {one.seed for one in self._todo.values()}
+        needed |= {seed for seed, key in clean.items() if key not in self._known or self._was_not_evaded(key)}
         victims: dict[int, Predictor | None] = {}
-        for record, victim in self._trained(seeds):
+        for record, victim in self._trained(sorted(needed)):
             victims[record.seeds[0]] = victim
-            if record.key not in self._known:
+            if record.key not in self._known or (victim is not None and self._was_not_evaded(record.key)):
                 self._keep(record)
             self._tell(_training(record.seeds[0]), f"{record.values['poisoning']:.1f} % where nobody attacks")
         return victims
@@ -186,6 +199,13 @@ class _Run:
         for attempt in todo:
             self._tell(str(attempt))
             yield measure_attempt(attempt, self._case, self._within(str(attempt)))
+
+    def _was_not_evaded(self, key: str) -> bool:
+        """Whether a record that is known is of a time when the defence could not be evaded, as it perhaps can now."""
+        record = self._known.get(key)
+        if record is None or record.status != "done" or self._case.defense.learns_one_graph:
+            return False
+        return record.values["evasion"] is None
 
     def _keep(self, record: Record) -> None:
         if self._path is not None:
@@ -262,7 +282,7 @@ def _require_budgets(budgets: Any, graph: Graph) -> tuple[Budget, ...]:
 def _unbounded(chosen: Iterable[Opponent], graph: Graph) -> Iterable[Attempt]:
     n = graph.num_nodes
     most = Budget.edges(min(graph.num_edges, n * (n - 1) // 2))
-    return (Attempt(one, most, 0, unbounded=True) for one in chosen if one.adaptive)
+    return (Attempt(one, most, 0, unbounded=True) for one in chosen if one.adaptive and not one.is_for_smaller(graph))
 
 
 def _training(seed: int) -> str:

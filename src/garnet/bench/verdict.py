@@ -41,7 +41,7 @@ class Stress:
 
     @property
     def verdict(self) -> str:
-        """All of it in two sentences: what is left at the largest budget, and whether that may be quoted."""
+        """All of it in a few sentences: what is left at the largest budget, and whether that may be quoted."""
         battery = self.battery
         text = f"{battery.defense} on {battery.graph}: {battery.clean} % where nobody attacks"
         for threat in THREATS if battery.budgets else ():
@@ -51,7 +51,15 @@ class Stress:
 
     @property
     def confidence(self) -> str:
-        """Whether the figures may be quoted, in a sentence."""
+        """Whether the figures may be quoted: what came of the checks, and how many attempts failed."""
+        failures = len(self.battery.failures)
+        if not failures:
+            return self._checked
+        what = "1 attempt failed" if failures == 1 else f"{failures} attempts failed"
+        return f"{self._checked} {what}, so the true worst case may be lower."
+
+    @property
+    def _checked(self) -> str:
         skipped = sum(one.verdict == "not run" for one in self.checks)
         if self.battery.missing:
             return f"{self.battery.missing} attempts are missing, so this is no worst case yet."

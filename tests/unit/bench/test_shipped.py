@@ -1,12 +1,16 @@
 """The studies and records that come with the project."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from garnet.bench.record import read_records
+from garnet.bench.stress import stress
 from garnet.bench.study import load_study
+from garnet.datasets import load
+from garnet.defenses.lookup import named_defense
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDIES = sorted((ROOT / "studies").glob("*.toml"))
@@ -35,3 +39,21 @@ def test_records_are_whole_and_name_no_folder(path):
     text = path.read_text()
     assert not any(word in text for word in ("/home/", "/tmp/", "/work/"))
     assert all(json.loads(line)["machine"]["processor"] for line in text.splitlines())
+
+
+def test_the_command_of_a_row_has_nothing_left_to_do(data_folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("GARNET_DATA", str(data_folder))
+    path = shutil.copy(ROOT / "results" / "stress-cora-none-gcn.jsonl", tmp_path)
+    found = stress(
+        load("cora"),
+        named_defense("none", backbone="gcn"),
+        budgets=["1%", "5%", "10%"],
+        attacks=["prbcd", "metattack", "adaptive-metattack"],
+        seeds=1,
+        unbounded=False,
+        path=path,
+        graph_name="cora",
+        defense_name="none",
+        backbone="gcn",
+    )
+    assert (found.ran, len(found.battery.records)) == (0, 1 + 4 * 3)

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from garnet import as_graph
-from garnet.attacks import DICE, Attack, Random
+from garnet.attacks import DICE, AdaptiveSearch, Attack, QuerySearch, Random
 from garnet.backbones import GCN
 from garnet.bench.attempt import replay
 from garnet.bench.outcomes import Battery, batteries
 from garnet.bench.record import read_records
 from garnet.bench.stress import stress
+from garnet.bench.verdict import Stress
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Defense, Purified
 from garnet.errors import BudgetError, GarnetError, GraphError, ParameterError
@@ -70,6 +71,20 @@ class Between(Attack):
                 yield np.array(pair)[:, None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guided(Between):
+    """The same by one who knows the defence, and goes by what it answers."""
+
+    asks: ClassVar = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blindfold(Between):
+    """The same by one who can do nothing but ask."""
+
+    black_box: ClassVar = True
+
+
 @dataclass(frozen=True)
 class OfOneGraph(Defense):
     """A plain model that is forgotten with its graph."""
@@ -78,6 +93,21 @@ class OfOneGraph(Defense):
 
     def _fit(self, graph, seeds, progress):
         return tuple(replace(one, backbone=None) for one in plain().fit_seeds(graph, seeds))
+
+
+@dataclass(frozen=True)
+class Learning(Defense):
+    """A plain model that at first can say nothing of another graph, and later can."""
+
+    can: ClassVar = False
+
+    def _fit(self, graph, seeds, progress):
+        return plain().fit_seeds(graph, seeds)
+
+    def _predict(self, predictor, graph):
+        if not self.can:
+            raise GraphError("Learning has nothing to say of another graph.")
+        return plain().predict(predictor, graph)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +225,28 @@ def test_what_is_recorded_is_not_run_again_and_can_be_made_again(graph, tmp_path
     assert len(batteries(read_records(path)[0])) == 2
 
 
+def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeypatch):
+    path = tmp_path / "s.jsonl"
+    before = stress(graph, Learning(), **QUICK, path=path)
+    content = path.read_bytes()
+    assert {one.threat for one in before.battery.outcomes} == {"poisoning"}
+    assert (stress(graph, Learning(), **QUICK, path=path).ran, path.read_bytes()) == (0, content)
+    monkeypatch.setattr(Learning, "can", True)
+
+    def interrupt(step):
+        if step.done == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    stopped = stress(graph, Learning(), **QUICK, path=path, progress=interrupt)
+    assert (stopped.ran, stopped.battery.missing) == (3, 5)
+    after = stress(graph, Learning(), **QUICK, path=path)
+    assert (after.ran, after.battery.missing) == (5, 0)
+    assert path.read_bytes().startswith(content)
+    assert figures(after) == figures(stress(graph, plain(), **QUICK))
+    assert after.checks[-1].verdict == "ok"
+    assert stress(graph, Learning(), **QUICK, path=path).ran == 0
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupt_keeps_what_was_done_and_the_next_run_does_the_rest(graph, tmp_path, jobs):
     path = tmp_path / "s.jsonl"
@@ -243,6 +295,8 @@ def test_an_attack_that_fails_is_recorded_and_the_others_go_on(graph, tmp_path):
     found = stress(graph, plain(), **choice, path=path)
     assert {one.reason for one in found.battery.failures} == {"internal error: ZeroDivisionError: nothing"}
     assert found.battery.attacks == ("random", "dice")
+    assert found.battery.tried == ("dice",)
+    assert "4 attempts failed" in found.verdict
     assert stress(graph, plain(), **choice, path=path).ran == 0
     assert stress(graph, plain(), **choice, path=path, retry=True).ran == 4
 
@@ -272,6 +326,34 @@ def test_an_attack_that_knows_all_and_does_nothing_is_masked(graph):
     assert "prbcd" in knowing.found
     assert (budget.verdict, seeds.verdict) == ("not run", "not run")
     assert (random.verdict, twice.verdict) == ("ok", "ok")
+
+
+def test_a_search_that_knows_the_defence_does_not_vouch_for_gradients(graph):
+    clumsy = Between(defense=plain(), clumsy=True)
+    found = stress(graph, plain(), budgets=["20%"], attacks=["prbcd", Guided, clumsy], seeds=1, unbounded=False)
+    assert found.checks[2].verdict == "failed"
+    alone = stress(graph, plain(), budgets=["20%"], attacks=["prbcd", Guided], seeds=1, unbounded=False)
+    assert alone.checks[2].verdict == "not run"
+
+
+def test_an_attack_that_only_asks_is_known_as_such_without_a_name(graph, tmp_path):
+    path, clumsy = tmp_path / "s.jsonl", Between(defense=plain(), clumsy=True)
+    stress(graph, plain(), budgets=["20%"], attacks=[Blindfold, clumsy], seeds=1, unbounded=False, path=path)
+    (battery,) = batteries(read_records(path)[0])
+    assert {one.attack for one in battery.outcomes if one.black_box and one.asks} == {"Blindfold"}
+    assert "% (Between) against" in Stress(battery).checks[2].found
+
+
+def test_what_older_records_do_not_say_of_an_attack_its_name_does(graph, tmp_path):
+    path, searches = tmp_path / "s.jsonl", [QuerySearch(queries=4), AdaptiveSearch(queries=4)]
+    stress(graph, plain(), budgets=["5%"], attacks=searches, seeds=1, unbounded=False, path=path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["parameters"].pop("kind", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (battery,) = batteries(read_records(path)[0])
+    kinds = {one.attack: (one.black_box, one.asks) for one in battery.outcomes}
+    assert kinds == {"random": (False, False), "query-search": (True, True), "adaptive-search": (False, True)}
 
 
 def test_a_defence_that_changes_its_mind_is_found_out(graph):

@@ -1,11 +1,14 @@
 """The leaderboard is made of the records of stress tests, and of studies where there are none."""
 
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from garnet import as_graph
+from garnet.attacks import DICE, Attack, QuerySearch
 from garnet.backbones import GCN
 from garnet.bench.stress import stress
 from garnet.datasets import contextual_block_model, random_split
@@ -13,8 +16,18 @@ from garnet.defenses import Purified
 from garnet.errors import GarnetError
 from garnet.training import Training
 from tools.leaderboard import leaderboard
+from tools.stress_tables import attacker_who_knows, rounds
 
 RECORDS = Path(__file__).resolve().parents[3] / "results"
+
+
+@dataclass(frozen=True)
+class Broken(Attack):
+    """Finds nothing."""
+
+    def _run(self, task):
+        raise ZeroDivisionError("nothing")
+        yield
 
 
 @pytest.fixture
@@ -24,26 +37,34 @@ def records(tmp_path):
     return tmp_path
 
 
-def run(records, name, epochs):
+def run(records, name, epochs, file=None, **choice):
     made = contextual_block_model(120, classes=3, mean_degree=6, homophily=0.9, features=8, signal=1.0, seed=0)
     return stress(
         as_graph(made, split=random_split(made.labels, train=0.2, val=0.2, seed=0)),
         Purified(None, GCN(hidden=8), Training(epochs=epochs, lr=0.05)),
-        budgets=["5%", "40%"],
-        attacks=["dice"],
-        seeds=1,
-        path=records / f"stress-cora-{name}.jsonl",
+        path=records / f"stress-cora-{file or name}.jsonl",
         graph_name="cora",
         defense_name=name,
         command=f"garnet stress cora --defense {name}",
+        **{"budgets": ["5%", "40%"], "attacks": ["dice"], "seeds": 1, "unbounded": False} | choice,
     )
+
+
+def lines(path):
+    return path.read_text().splitlines(keepends=True)
+
+
+def rows_of(page):
+    """The cells of each row of a table, without links."""
+    lines = [re.sub(r"\(\.\./[^)]*\)", "", line) for line in page.splitlines() if line.startswith("| `")]
+    return {line.split("`")[1]: [cell.strip() for cell in line.split("|")[1:-1]] for line in lines}
 
 
 def test_without_a_stress_test_there_are_dashes(records):
     page = leaderboard(records)
     assert "## Cora" in page
     committee = next(line for line in page.splitlines() if line.startswith("| `committee` |"))
-    assert committee.count("—") == 6
+    assert committee.count("—") == 7
     assert "(../../results/leave-it-on.jsonl)" in committee
     assert "## Cora" in leaderboard(RECORDS)
     assert not leaderboard(records / "nowhere")
@@ -74,6 +95,91 @@ def test_flips_made_for_others_count_for_all_but_who_they_were_made_for(records)
     assert "**[1.0](../../results/transfer-cora.json) (evasion, for committee)**" in rows["rung"]
     assert "**[60.5](../../results/transfer-cora.json) (poisoning, for rung)**" in rows["lfr"]
     assert "transfer" not in rows["none"]
+
+
+def test_a_transfer_fills_what_is_not_measured_and_none_is_left_out(records):
+    tried = {"clean": 80.0, "evasion": [], "poisoning": []}
+    (records / "transfer-cora.json").write_text(json.dumps({"figures": {"feature-knn": tried}}))
+    (records / "transfer-atlantis.json").write_text(json.dumps({"figures": {"lfr": tried}}))
+    page = leaderboard(records)
+    assert rows_of(page)["feature-knn"][:2] == ["`feature-knn`", "[80.0]"]
+    assert "## Atlantis" in page
+    (records / "transfer-cora.json").write_text(json.dumps({"figures": {"lfr": tried | {"budget": 0.2}}}))
+    with pytest.raises(GarnetError, match="has lfr with 20 % of the edges flipped"):
+        leaderboard(records)
+
+
+def test_attacks_are_counted_once_and_rows_without_a_search_are_marked(records):
+    run(records, "rung", epochs=5, attacks=["dice", DICE(add_share=0.1), "prbcd"])
+    run(records, "lfr", epochs=5, attacks=["dice", QuerySearch(queries=3)])
+    page = leaderboard(records)
+    rows = rows_of(page)
+    assert (rows["rung"][-1], rows["lfr"][-1], rows["committee"][-1]) == ("2", "2", "—")
+    assert "†" in rows["rung"][-3]
+    assert "†" not in rows["lfr"][-3]
+    assert "† Not attacked by a search" in page
+
+
+def test_attempts_that_failed_are_said(records):
+    run(records, "rung", epochs=5)
+    assert "‡" not in leaderboard(records)
+    run(records, "rung", epochs=5, attacks=["dice", Broken()])
+    page = leaderboard(records)
+    assert "‡" in rows_of(page)["rung"][-3]
+    assert "‡ Attempts failed" in page
+
+
+def test_flips_made_for_the_other_threat_have_an_arrow(records):
+    run(records, "rung", epochs=5, attacks=[QuerySearch(queries=3)])
+    evasion, poisoning = rows_of(leaderboard(records))["rung"][4:6]
+    assert evasion.endswith("(query-search)")
+    assert poisoning.endswith("(→ query-search)")
+
+
+def test_two_stress_tests_of_one_name_are_refused(records):
+    run(records, "rung", epochs=5)
+    run(records, "rung", epochs=6, file="other")
+    with pytest.raises(GarnetError, match=r"stress-cora-other.jsonl and stress-cora-rung.jsonl .* rung on cora"):
+        leaderboard(records)
+
+
+def test_a_stress_test_is_on_the_board_though_its_budgets_are_too_large(records):
+    found = run(records, "rung", epochs=30, budgets=["40%"])
+    row = rows_of(leaderboard(records))["rung"]
+    assert row[1] == f"[{found.battery.clean.mean:.1f}]"
+    assert row[-3:] == ["—", "—", "0"]
+
+
+def test_attempts_without_what_they_are_compared_with_are_refused(records):
+    run(records, "rung", epochs=5)
+    path = records / "stress-cora-rung.jsonl"
+    path.write_text("".join(line for line in lines(path) if '"role": "clean"' not in line))
+    with pytest.raises(GarnetError, match="without the accuracy where nobody attacks"):
+        leaderboard(records)
+
+
+def test_who_knows_has_every_budget_of_every_defence_and_a_warning(records):
+    run(records, "rung", epochs=5, budgets=["5%", "20%"])
+    run(records, "lfr", epochs=5, budgets=["10%"])
+    # A model that says something else when it is asked again fails a check.
+    path = records / "stress-cora-rung.jsonl"
+    clean, *others = map(json.loads, lines(path))
+    clean["values"]["evasion"] = 0.0
+    path.write_text("".join(json.dumps(one) + "\n" for one in (clean, *others)))
+    page = attacker_who_knows(records)
+    heads = [cell.strip() for cell in page.splitlines()[0].split("|")[3:-1]]
+    assert heads == [f"{when}: {one}" for when in ("after", "before") for one in ("5%", "10%", "20%")]
+    rows = rows_of(page)
+    assert (rows["rung"][0], rows["lfr"][0]) == ("`rung` ⚠", "`lfr`")
+    assert rows["rung"][3] == "—" != rows["rung"][2]
+
+
+def test_rounds_count_each_attack_once(records):
+    for file in ("rounds-cora-0", "rounds-cora-1", "stress-cora-committee"):
+        run(records, "committee", epochs=5, attacks=["dice", DICE(add_share=0.1)])
+        (records / "stress-cora-committee.jsonl").replace(records / f"{file}.jsonl")
+    for line in rounds(records).splitlines()[2:]:
+        assert line.split("|")[2].strip() == "1"
 
 
 def test_a_damaged_record_is_named(records):
