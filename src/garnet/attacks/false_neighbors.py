@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
-from garnet.attacks.base import Attack, Task
+from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.models import Labels, margins
 from garnet.attacks.pockets import Told, View, views_of
 from garnet.attacks.proposals import Answer
@@ -20,7 +20,6 @@ from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import dense_features
 from garnet.graph.graph import Edges
 from garnet.parameters import Count
-from garnet.progress import Stop
 from garnet.purify.features import scale
 
 _LOOKED = 4
@@ -71,12 +70,7 @@ class FalseNeighbors(Attack):
 
     def _run(self, task: Task) -> Iterator[Edges]:
         pull = _Pull(self, task, Oracle.of(task, self.defense, self.loss, self.labels))
-        try:
-            pull.go()
-        except Stop:
-            yield pull.best
-            raise
-        yield pull.best
+        yield from best_so_far(pull.go, lambda: pull.best)
 
 
 class _Pull:

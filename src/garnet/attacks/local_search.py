@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.attacks.adaptive import Oracle
-from garnet.attacks.base import Task
+from garnet.attacks.base import Task, best_so_far
 from garnet.attacks.proposals import Answer, Proposals
 from garnet.attacks.slopes import Slopes
 from garnet.graph.graph import Edges
-from garnet.progress import Stop
 from garnet.purify.relaxed import Way
 
 _RESTLESS = 0.3
@@ -88,12 +87,7 @@ class LocalSearch:
 
     def found(self) -> Iterator[Edges]:
         """Search, and yield the flips that did most harm; also where it is stopped."""
-        try:
-            self._go()
-        except Stop:
-            yield self.best.flips
-            raise
-        yield self.best.flips
+        return best_so_far(self._go, lambda: self.best.flips)
 
     def _go(self) -> None:
         """Search until all is wrong, or nothing may be asked any more."""
