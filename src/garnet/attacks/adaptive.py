@@ -66,6 +66,17 @@ def known(defense: str | Known) -> Known:
     return built
 
 
+def device_of(defense: Known) -> str:
+    """Where a defence computes: its own device, or else that of the model behind it."""
+    own = (getattr(one, "device", None) for one in (defense, getattr(defense, "backbone", None)))
+    return next((device for device in own if device), "cpu")
+
+
+def changed(graph: Graph, flips: Edges) -> Graph:
+    """A graph after flips (2, j)."""
+    return Perturbation.of(graph, flips).apply(graph) if flips.shape[1] else graph
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """A trained defence that an attacker may ask, and look into.
@@ -106,12 +117,8 @@ class Oracle:
 
     def after(self, flips: Edges) -> Reached:
         """What the defence says after flips (2, j)."""
-        graph = self.changed(flips)
+        graph = changed(self.graph, flips)
         return Reached(self, graph, self.defense.predict(self.predictor, graph).logits().float())
-
-    def changed(self, flips: Edges) -> Graph:
-        """The graph after flips (2, j)."""
-        return Perturbation.of(self.graph, flips).apply(self.graph) if flips.shape[1] else self.graph
 
     def relaxation(self, near: Graph, way: Way) -> Relaxation:
         """The clean graph with undecided flips, as the defence sees it near another one."""

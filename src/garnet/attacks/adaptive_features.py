@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
+from garnet.attacks.adaptive import KnownDefense, Oracle, Reached, device_of
 from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.feature_changes import Bounds, FeatureGroup, as_entries, is_binary, no_changes, promising
 from garnet.attacks.feature_model import FeatureModel
@@ -96,7 +96,7 @@ class _Climb:
 
     def __init__(self, attack: AdaptiveFeatures, task: Task, oracle: Oracle) -> None:
         self.attack, self.task = attack, task
-        self.device = getattr(oracle.defense, "device", None) or "cpu"
+        self.device = device_of(oracle.defense)
         self.settled = self.best = no_changes(self.device)
         self.model = self._model(self._said(oracle))
         binary = is_binary(self.model.features)

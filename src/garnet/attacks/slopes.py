@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.attacks.adaptive import Oracle
+from garnet.attacks.adaptive import Oracle, changed
 from garnet.attacks.proposals import Answer
 from garnet.attacks.relaxation import Relaxation, pair_numbers
 from garnet.graph.graph import Edges
@@ -100,6 +100,6 @@ class Slopes:
     def _problem(self, flips: Edges) -> Relaxation:
         """The defence as a function of flips, made differentiable near a graph that was reached not long ago."""
         if self._near is None or not self._taken % _EVERY:
-            self._near = self.oracle.relaxation(self.oracle.changed(np.sort(flips, axis=0)), self.way)
+            self._near = self.oracle.relaxation(changed(self.oracle.graph, np.sort(flips, axis=0)), self.way)
         self._taken += 1
         return self._near
