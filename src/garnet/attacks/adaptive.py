@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -88,6 +90,7 @@ class Oracle:
         nodes: (k,) under attack.
         labels: (k,) that they are to lose.
         loss: what is made large, by name.
+        clean: what the defence says of the clean graph, (n, classes); it is asked once, when that is wanted first.
     """
 
     defense: Known
@@ -96,6 +99,7 @@ class Oracle:
     nodes: Tensor
     labels: Tensor
     loss: Loss
+    clean: Callable[[], Tensor]
 
     @classmethod
     def of(cls, task: Task, defense: str | Known, loss: Loss, labels: Labels) -> Oracle:
@@ -104,9 +108,14 @@ class Oracle:
         if task.victim is None:
             task.tell("train the defence")
         predictor = task.victim or built.fit(task.graph, seed=task.seed)
+
+        @cache
+        def clean() -> Tensor:
+            return built.predict(predictor, task.graph).logits().float()
+
         nodes = attacked_nodes(task)
-        wanted = attacked_labels(task, nodes, labels, lambda: built.predict(predictor, task.graph).logits(), "cpu")
-        return cls(built, predictor, task.graph, torch.from_numpy(nodes), wanted, loss)
+        wanted = attacked_labels(task, nodes, labels, clean, "cpu")
+        return cls(built, predictor, task.graph, torch.from_numpy(nodes), wanted, loss, clean)
 
     def aimed_at(self, targets: NDArray[np.int64]) -> Oracle:
         """The same, of which only some nodes count; none are all of them."""
@@ -117,12 +126,28 @@ class Oracle:
 
     def after(self, flips: Edges) -> Reached:
         """What the defence says after flips (2, j)."""
+        if not flips.shape[1]:
+            return Reached(self, self.graph, self.clean())
         graph = changed(self.graph, flips)
         return Reached(self, graph, self.defense.predict(self.predictor, graph).logits().float())
 
+    def reads_edges(self) -> bool:
+        """Whether flips change what the defence says; every other edge is cut to see it."""
+        # Not all of them, as there are defences that refuse a graph without edges.
+        some = self.graph.edges[:, ::2] if self.graph.num_edges else np.array([[0], [1]])
+        return not torch.equal(self.after(some).logits, self.clean())
+
+    def relaxed(self, near: Graph, way: Way = "still") -> EdgeFunction:
+        """The defence as a function of edges near a graph.
+
+        Raises:
+            ParameterError: no gradient reaches the edges.
+        """
+        return self.defense.relaxed(self.predictor, near, way=way)
+
     def relaxation(self, near: Graph, way: Way) -> Relaxation:
-        """The clean graph with undecided flips, as the defence sees it near another one."""
-        model = self.defense.relaxed(self.predictor, near, way=way)
+        """The clean graph with undecided flips, as the defence sees it near another one; raises as `relaxed` does."""
+        model = self.relaxed(near, way)
         edges, weights = model.edges(self.graph)
         nodes, labels = self.nodes.to(model.device), self.labels.to(model.device)
         return Relaxation(model, nodes, labels, self.loss, edges, weights)
