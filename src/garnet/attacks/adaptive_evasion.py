@@ -16,6 +16,7 @@ from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.bcd import PRBCD
 from garnet.attacks.models import Labels
 from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, as_edges, pair_numbers, target_groups
+from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Positive, Share
 from garnet.purify.relaxed import Way
@@ -32,7 +33,8 @@ class AdaptiveEvasion(Attack):
     through model, weights and support of the defence, near the graph that the likeliest flips make. Then the defence
     itself is asked what they do, and made differentiable anew around them; what really did most harm counts. Before
     each round, pairs that are no longer likely make room for others: half of them at random, half of them such that
-    join a node that is still right to one of the class which comes second there.
+    join a node that is still right to one of the class which comes second there. Against a defence that does not read
+    the edges nothing is gained, and nothing is flipped.
 
     Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
@@ -107,7 +109,12 @@ class _Climb:
         """Climb, ask the defence after every round, and keep what did most harm."""
         attack, block, pairs = self.attack, self.block, self.block.pairs
         reached = self._reached(self.found)
-        problem = reached.relaxation(attack.way)
+        try:
+            problem = reached.relaxation(attack.way)
+        except ParameterError:
+            if self.oracle.reads_edges():
+                raise
+            return  # flips change nothing
         device = problem.model.device
         fresh = block.fresh(self.oracle, reached.logits).to(device)
         ascent, most = ProjectedAscent(problem, min(self.task.budget, pairs.size), fresh), (-1.0, -1.0)
