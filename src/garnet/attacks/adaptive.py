@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -72,6 +71,31 @@ def known(defense: str | Known) -> Known:
     return built
 
 
+def device_of(defense: Known) -> str:
+    """Where a defence computes: its own device, or else that of the model behind it."""
+    own = (getattr(one, "device", None) for one in (defense, getattr(defense, "backbone", None)))
+    return next((device for device in own if device), "cpu")
+
+
+def changed(graph: Graph, flips: Edges) -> Graph:
+    """A graph after flips (2, j)."""
+    return Perturbation.of(graph, flips).apply(graph) if flips.shape[1] else graph
+
+
+def _asked(defense: Known, predictor: Predictor, clean: Graph) -> Callable[[Graph], Tensor]:
+    """What a defence says of graphs, (n, classes); of the clean one it is asked once."""
+    ask, said = defense.answers(predictor), list[Tensor]()
+
+    def answer(graph: Graph) -> Tensor:
+        if graph is not clean:
+            return ask(graph).float()
+        if not said:
+            said.append(ask(clean).float())
+        return said[0]
+
+    return answer
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """A trained defence that an attacker may ask, and look into.
@@ -83,6 +107,7 @@ class Oracle:
         nodes: (k,) under attack.
         labels: (k,) that they are to lose.
         loss: what is made large, by name.
+        answer: what the defence says of a graph, (n, classes).
     """
 
     defense: Known
@@ -91,6 +116,7 @@ class Oracle:
     nodes: Tensor
     labels: Tensor
     loss: Loss
+    answer: Callable[[Graph], Tensor]
 
     @classmethod
     def of(cls, task: Task, defense: str | Known, loss: Loss, labels: Labels) -> Oracle:
@@ -99,9 +125,9 @@ class Oracle:
         if task.victim is None:
             task.tell("train the defence")
         predictor = task.victim or built.fit(task.graph, seed=task.seed)
-        nodes = attacked_nodes(task)
-        wanted = attacked_labels(task, nodes, labels, lambda: built.predict(predictor, task.graph).logits(), "cpu")
-        return cls(built, predictor, task.graph, torch.from_numpy(nodes), wanted, loss)
+        answer, nodes = _asked(built, predictor, task.graph), attacked_nodes(task)
+        wanted = attacked_labels(task, nodes, labels, lambda: answer(task.graph), "cpu")
+        return cls(built, predictor, task.graph, torch.from_numpy(nodes), wanted, loss, answer)
 
     def aimed_at(self, targets: NDArray[np.int64]) -> Oracle:
         """The same, of which only some nodes count; none are all of them."""
@@ -112,20 +138,26 @@ class Oracle:
 
     def after(self, flips: Edges) -> Reached:
         """What the defence says after flips (2, j)."""
-        graph = self.changed(flips)
-        return Reached(self, graph, self._answers(graph).float())
+        graph = changed(self.graph, flips)
+        return Reached(self, graph, self.answer(graph))
 
-    @cached_property
-    def _answers(self) -> Callable[[Graph], Tensor]:
-        return self.defense.answers(self.predictor)
+    def reads_edges(self) -> bool:
+        """Whether flips change what the defence says; every other edge is cut to see it."""
+        # Not all of them, as there are defences that refuse a graph without edges.
+        some = self.graph.edges[:, ::2] if self.graph.num_edges else np.array([[0], [1]])
+        return not torch.equal(self.after(some).logits, self.answer(self.graph))
 
-    def changed(self, flips: Edges) -> Graph:
-        """The graph after flips (2, j)."""
-        return Perturbation.of(self.graph, flips).apply(self.graph) if flips.shape[1] else self.graph
+    def relaxed(self, near: Graph, way: Way = "still") -> EdgeFunction:
+        """The defence as a function of edges near a graph.
+
+        Raises:
+            ParameterError: no gradient reaches the edges.
+        """
+        return self.defense.relaxed(self.predictor, near, way=way)
 
     def relaxation(self, near: Graph, way: Way) -> Relaxation:
-        """The clean graph with undecided flips, as the defence sees it near another one."""
-        model = self.defense.relaxed(self.predictor, near, way=way)
+        """The clean graph with undecided flips, as the defence sees it near another one; raises as `relaxed` does."""
+        model = self.relaxed(near, way)
         edges, weights = model.edges(self.graph)
         nodes, labels = self.nodes.to(model.device), self.labels.to(model.device)
         return Relaxation(model, nodes, labels, self.loss, edges, weights)

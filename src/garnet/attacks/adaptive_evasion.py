@@ -11,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.attacks.adaptive import KnownDefense, Oracle
-from garnet.attacks.base import Attack, Task
+from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
+from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.bcd import PRBCD
 from garnet.attacks.models import Labels
 from garnet.attacks.relaxation import Candidates, Loss, ProjectedAscent, as_edges, pair_numbers, target_groups
+from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
 from garnet.parameters import Count, Positive, Share
 from garnet.purify.relaxed import Way
@@ -32,7 +33,8 @@ class AdaptiveEvasion(Attack):
     through model, weights and support of the defence, near the graph that the likeliest flips make. Then the defence
     itself is asked what they do, and made differentiable anew around them; what really did most harm counts. Before
     each round, pairs that are no longer likely make room for others: half of them at random, half of them such that
-    join a node that is still right to one of the class which comes second there.
+    join a node that is still right to one of the class which comes second there. Against a defence that does not read
+    the edges nothing is gained, and nothing is flipped.
 
     Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
@@ -44,7 +46,8 @@ class AdaptiveEvasion(Attack):
         way: how gradients pass what comes before the model. `still` holds eigenvectors as they are during a round, and
             looks for flips that the defence keeps; `turning` passes the eigenvectors too, as perturbation theory has
             them turn; `open` takes every flip for kept, and finds those that do harm by what they cost the others.
-        start: with `nothing`, or with the flips of a `blind` attacker, `PRBCD` on a model without a defence.
+        start: with `nothing`, or with the flips of a `blind` attacker, `PRBCD` on a model without a defence, as far as
+            `flips` allows them.
         block_size: pairs looked at together, beside the edges that there are.
         guided: share of these that join a node to its second class.
         rounds: after each of which the defence is asked, and made differentiable anew.
@@ -81,50 +84,75 @@ class AdaptiveEvasion(Attack):
         oracle, n = Oracle.of(task, self.defense, self.loss, self.labels), task.graph.num_nodes
         done = torch.zeros(0, dtype=torch.int64)
         for number, (targets, budget) in enumerate(target_groups(task)):
-            generator = np.random.default_rng([task.seed, number])
-            chosen = self._climb(task, oracle.aimed_at(targets), budget, Candidates(n, targets, done), generator)
-            done = torch.cat([done, chosen])
-            yield as_edges(chosen, n)
+            block = _Block(self, task, Candidates(n, targets, done), np.random.default_rng([task.seed, number]))
+            climb = _Climb(self, replace(task, budget=budget), oracle.aimed_at(targets), block)
+            yield from best_so_far(climb.go, climb.edges)
+            done = torch.cat([done, climb.found])
 
-    def _blind(self, task: Task, budget: int, pairs: Candidates) -> Tensor:
-        """What one would flip who does not know the defence."""
-        steps = self.rounds * self.steps
-        attack = PRBCD(block_size=max(self.block_size, 2 * budget), steps=steps, fine_steps=0, loss=self.loss)
-        alone = replace(task, targets=pairs.targets, budget=budget, per_target=None, victim=None)
-        flips = np.sort(np.concatenate(list(attack._run(alone)), axis=1), axis=0)
-        numbers = pair_numbers(torch.from_numpy(flips), pairs.n)
-        free: Tensor = numbers[~torch.isin(numbers, pairs.taken)]
-        return free
 
-    def _climb(
-        self, task: Task, oracle: Oracle, budget: int, pairs: Candidates, generator: np.random.Generator
-    ) -> Tensor:
-        """The numbers of the flips that did most harm."""
-        n, done = task.graph.num_nodes, pairs.taken
-        reached = oracle.after(as_edges(done, n))
-        problem = reached.relaxation(self.way)
-        block = _Block(self, task, pairs, generator).fresh(oracle, reached.logits).to(problem.model.device)
-        ascent = ProjectedAscent(problem, min(budget, pairs.size), block)
-        best, found = (-1.0, -1.0), done[:0]
-        if self.start == "blind":
-            found = self._blind(task, budget, pairs)
-            reached = oracle.after(as_edges(torch.cat([done, found]), n))
-            best = reached.harm
-            ascent.begin(found.to(block.device))
-            ascent.face(reached.relaxation(self.way).model)
-        for number in range(self.rounds):
-            for _ in range(self.steps):
-                ascent.step(self.lr)
+class _Climb:
+    """What is known in the course of an ascent.
+
+    Attributes:
+        found: numbers of the flips that did most harm.
+    """
+
+    def __init__(self, attack: AdaptiveEvasion, task: Task, oracle: Oracle, block: _Block) -> None:
+        self.attack, self.task, self.oracle, self.block = attack, task, oracle, block
+        self.found = block.pairs.taken[:0]
+
+    def edges(self) -> Edges:
+        """The flips that did most harm."""
+        return as_edges(self.found, self.block.pairs.n)
+
+    def go(self) -> None:
+        """Climb, ask the defence after every round, and keep what did most harm."""
+        attack, block, pairs = self.attack, self.block, self.block.pairs
+        reached = self._reached(self.found)
+        try:
+            problem = reached.relaxation(attack.way)
+        except ParameterError:
+            if self.oracle.reads_edges():
+                raise
+            return  # flips change nothing
+        device = problem.model.device
+        fresh = block.fresh(self.oracle, reached.logits).to(device)
+        ascent, most = ProjectedAscent(problem, min(self.task.budget, pairs.size), fresh), (-1.0, -1.0)
+        if attack.start == "blind":
+            self._start_blind()
+            reached = self._reached(self.found)
+            most = reached.harm
+            ascent.begin(self.found.to(device))
+            ascent.face(reached.relaxation(attack.way).model)
+        for number in range(attack.rounds):
+            for _ in range(attack.steps):
+                ascent.step(attack.lr)
             flips = ascent.best.flips.cpu()
-            reached = oracle.after(as_edges(torch.cat([done, flips]), n))
-            if reached.harm > best:
-                best, found = reached.harm, flips
-            task.tell(f"{best[0]:.1%} wrong, round", number + 1, self.rounds)
-            if number + 1 < self.rounds:
-                block = _Block(self, task, pairs, generator).fresh(oracle, reached.logits).to(problem.model.device)
-                ascent.refill(block, _STILL_LIKELY)
-                ascent.face(reached.relaxation(self.way).model)
-        return found
+            reached = self._reached(flips)
+            if reached.harm > most:
+                most, self.found = reached.harm, flips
+            self.task.tell(f"{most[0]:.1%} wrong, round", number + 1, attack.rounds)
+            if number + 1 < attack.rounds:
+                ascent.refill(block.fresh(self.oracle, reached.logits).to(device), _STILL_LIKELY)
+                ascent.face(reached.relaxation(attack.way).model)
+
+    def _reached(self, flips: Tensor) -> Reached:
+        """What the defence says after flips, and those made for earlier targets."""
+        return self.oracle.after(as_edges(torch.cat([self.block.pairs.taken, flips]), self.block.pairs.n))
+
+    def _start_blind(self) -> None:
+        """Find what one would flip who does not know the defence."""
+        own, budget, pairs = self.attack, self.task.budget, self.block.pairs
+        attack = PRBCD(
+            block_size=max(own.block_size, 2 * budget),
+            steps=own.rounds * own.steps,
+            fine_steps=0,
+            loss=own.loss,
+            labels=own.labels,
+        )
+        # What it yields last is its best, also where it is stopped.
+        for flips in attack._run(replace(self.task, targets=pairs.targets, per_target=None, victim=None)):
+            self.found = self.block.allowed(pair_numbers(torch.from_numpy(np.sort(flips, axis=0)), pairs.n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +175,18 @@ class _Block:
         joined = joined[~torch.isin(joined, torch.cat([self.pairs.taken, own]))]
         return joined if kind == "additions" else torch.cat([own, joined]).sort().values
 
+    def allowed(self, numbers: Tensor) -> Tensor:
+        """Those of some pairs that may be flipped."""
+        kind, free = self.attack.flips, self._free(numbers)
+        return free if kind == "any" else free[torch.isin(free, self._own()) == (kind == "deletions")]
+
     def _own(self) -> Tensor:
         edges, targets = self.task.graph.edges, self.pairs.targets
         if len(targets):
             edges = edges[:, np.isin(edges, targets).any(axis=0)]
-        numbers = pair_numbers(torch.from_numpy(edges), self.pairs.n)
+        return self._free(pair_numbers(torch.from_numpy(edges), self.pairs.n))
+
+    def _free(self, numbers: Tensor) -> Tensor:
         free: Tensor = numbers[~torch.isin(numbers, self.pairs.taken)]
         return free
 

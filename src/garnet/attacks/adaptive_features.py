@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
-from garnet.attacks.base import Attack, Task
+from garnet.attacks.adaptive import KnownDefense, Oracle, Reached, device_of
+from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.feature_changes import Bounds, FeatureGroup, as_entries, is_binary, no_changes, promising
 from garnet.attacks.feature_model import FeatureModel
 from garnet.attacks.features import FeatureLoss
 from garnet.attacks.models import Labels
 from garnet.graph.perturbation import Entries
 from garnet.parameters import Count, Positive, Share
-from garnet.progress import Stop
 from garnet.training.predictor import Predictor
 
 Changes = tuple[Tensor, Tensor]
@@ -82,12 +82,8 @@ class AdaptiveFeatures(Attack):
         for nodes, labels in zip(
             torch.split(oracle.nodes, together), torch.split(oracle.labels, together), strict=True
         ):
-            try:
-                climb.go(replace(oracle, nodes=nodes, labels=labels))
-            except Stop:
-                yield climb.entries
-                raise
-            yield climb.entries
+            some = replace(oracle, nodes=nodes, labels=labels)
+            yield from best_so_far(partial(climb.go, some), lambda: climb.entries)
 
 
 class _Climb:
@@ -100,7 +96,7 @@ class _Climb:
 
     def __init__(self, attack: AdaptiveFeatures, task: Task, oracle: Oracle) -> None:
         self.attack, self.task = attack, task
-        self.device = getattr(oracle.defense, "device", None) or "cpu"
+        self.device = device_of(oracle.defense)
         self.settled = self.best = no_changes(self.device)
         self.model = self._model(self._said(oracle))
         binary = is_binary(self.model.features)

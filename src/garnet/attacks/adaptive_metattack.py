@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.attacks.adaptive import KnownDefense, known
+from garnet.attacks.adaptive import KnownDefense, changed, device_of, known
 from garnet.attacks.base import Attack, Task, flips
 from garnet.attacks.gated_flips import Gate, GatedFlips, read_by
 from garnet.attacks.meta_gradient import Aim, Descent, aim_of, linear_meta_gradient
@@ -18,7 +18,6 @@ from garnet.attacks.models import Labels
 from garnet.attacks.relaxation import target_groups
 from garnet.backbones import LinearGCN
 from garnet.graph.graph import Edges, Graph
-from garnet.graph.perturbation import Perturbation
 from garnet.parameters import Count, Device, Positive, Share
 from garnet.purify.relaxed import Frozen, View, as_it_is, never_kept
 
@@ -50,7 +49,7 @@ class AdaptiveMetattack(Attack):
             `predicted` on the clean graph, or the `true` ones as far as there are any.
         sharpness: of the tanh of the margin, as in Metattack.
         steps: of the surrogate's training.
-        device: where gradients are computed.
+        device: where gradients are computed; the defence computes where it was told to.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -75,7 +74,7 @@ class AdaptiveMetattack(Attack):
                 continue
             if chunk != start:
                 task.tell("run the defence", chunk, task.budget)
-                start, views = chunk, _reached(defense.views(_flipped(task.graph, made[:, :chunk])))
+                start, views = chunk, _reached(defense.views(changed(task.graph, made[:, :chunk])))
             # One that was stopped within a window finds the rest of it again.
             found = self._window(task, views, _aimed_at(aim, targets), made[:, :begin])[:, : end - begin]
             for flip in found.T[made.shape[1] - begin :]:
@@ -103,20 +102,25 @@ class AdaptiveMetattack(Attack):
 
     def _window(self, task: Task, views: tuple[View, ...], aim: Aim, made: Edges) -> Edges:
         """The next flips, (2, stride), the best first; fewer if no more are allowed."""
-        graph = _flipped(task.graph, made)
         seed = int(np.random.default_rng((task.seed, made.shape[1])).integers(2**62))
         bare = round(self.mix * self.stride)
         chosen: list[tuple[int, int]] = []
         for some, count in ((views, self.stride - bare), ((View(as_it_is),), bare)):
             if count:
+                taken = np.concatenate([made, flips(chosen)], axis=1)
+                graph = changed(task.graph, taken)
                 gates = [self._gate(view, graph, aim, seed) for view in some]
-                taken = np.concatenate([made, flips(chosen)], axis=1).T
-                chosen += GatedFlips(graph, gates, self.candidates, taken, self.device).best(count)
+                chosen += GatedFlips(graph, gates, self.candidates, taken.T, self._views_at).best(count)
         return flips(chosen)
+
+    @property
+    def _views_at(self) -> str:
+        """Where views compute, which need not be where gradients do."""
+        return device_of(known(self.defense))
 
     def _gate(self, view: View, graph: Graph, aim: Aim, seed: int) -> Gate:
         """A view, and the gradient on what it gives; every view's surrogate begins with the same weights."""
-        read = read_by(view.read, graph, self.device)
+        read = read_by(view.read, graph, self._views_at)
         counted = replace(aim, share=aim.share * torch.as_tensor(view.share).to(aim.share))
         descent = Descent(steps=self.steps, lr=_LR, hidden=None)
         generator = torch.Generator(self.device).manual_seed(seed)
@@ -127,10 +131,6 @@ def _reached(views: tuple[View, ...]) -> tuple[View, ...]:
     """Those that an edge could reach; if it reaches none, the graph as it is, where it may do harm yet."""
     deaf = [isinstance(view.read, Frozen) and view.read.judge is never_kept for view in views]
     return tuple(view for view, none in zip(views, deaf, strict=True) if not none) or (View(as_it_is),)
-
-
-def _flipped(graph: Graph, made: Edges) -> Graph:
-    return Perturbation.of(graph, made).apply(graph) if made.shape[1] else graph
 
 
 def _aimed_at(aim: Aim, targets: NDArray[np.int64]) -> Aim:

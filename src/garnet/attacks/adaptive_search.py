@@ -8,22 +8,20 @@ from typing import ClassVar, Literal
 
 from garnet.attacks.adaptive import KnownDefense, Oracle
 from garnet.attacks.base import Attack, Task
-from garnet.attacks.local_search import LocalSearch
-from garnet.attacks.models import Labels
-from garnet.attacks.relaxation import Loss
+from garnet.attacks.local_search import LocalSearch, Plan
 from garnet.graph.graph import Edges
-from garnet.parameters import Count, Share
+from garnet.parameters import Count
 from garnet.purify.relaxed import Way
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveSearch(Attack):
+class AdaptiveSearch(Plan, Attack):
     """The search of `QuerySearch`, to which the gradient through the whole defence proposes flips.
 
     A gradient alone is misled where a defence drops an edge altogether or a step is not small; a search alone does not
     know where to look. Here the pair of the largest gradient at a node, of some that are drawn, is one more kind of
     flip among those of `QuerySearch`: it is drawn more often the better it does, and like all others it stays only if
-    the defence, when asked, shows the harm.
+    the defence, when asked, shows the harm. Where no gradient reaches the edges, the other kinds are all there is.
 
     Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
@@ -34,12 +32,9 @@ class AdaptiveSearch(Attack):
         defense: the defence that is known, or its name.
         queries: how often it is asked at most, the first time about the clean graph. That is more than `QuerySearch`
             may: who has the weights can ask a copy.
-        starts: first sets of flips, of which the best is where the search begins.
-        first_block: share of the flips that is replaced at a time in the beginning.
-        last_block: the same in the end.
+        starts, first_block, last_block: as for `QuerySearch`.
         way: how gradients pass what comes before the model; see `AdaptiveEvasion`.
-        loss: what is made large, of two sets after which equally many nodes are wrong; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        loss, labels: as for `QuerySearch`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -51,12 +46,7 @@ class AdaptiveSearch(Attack):
 
     defense: KnownDefense = "garnet"
     queries: Count = 500
-    starts: Count = 4
-    first_block: Share = 0.8
-    last_block: Share = 0.05
     way: Way = "still"
-    loss: Loss = "tanh-margin"
-    labels: Labels = "true"
 
     def _run(self, task: Task) -> Iterator[Edges]:
         oracle = Oracle.of(task, self.defense, self.loss, self.labels)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, TypeVar, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +23,8 @@ from garnet.parameters import require_device, require_parameters, require_seed
 from garnet.progress import Progress, Step, Stop
 from garnet.registry import ATTACKS
 from garnet.training.predictor import Predictor
+
+Found = TypeVar("Found", bound=Change)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +300,16 @@ class Attack(ABC):
 def flips(pairs: Sequence[tuple[int, int]]) -> Edges:
     """Pairs as an array of shape (2, j)."""
     return np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+
+
+def best_so_far(search: Callable[[], None], best: Callable[[], Found]) -> Iterator[Found]:
+    """Search, and yield the best that was found; where the search is stopped, the best until then."""
+    try:
+        search()
+    except Stop:
+        yield best()
+        raise
+    yield best()
 
 
 def _require_kind(value: object, kind: type, rule: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
-from garnet.attacks.base import Attack, Task
+from garnet.attacks.answer import Answer
+from garnet.attacks.base import Attack, Task, best_so_far, flips
 from garnet.attacks.models import Labels, margins
 from garnet.attacks.pockets import Told, View, views_of
-from garnet.attacks.proposals import Answer
 from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import dense_features
+from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
 from garnet.parameters import Count
-from garnet.progress import Stop
 from garnet.purify.features import scale
 
 _LOOKED = 4
@@ -40,7 +40,8 @@ class FalseNeighbors(Attack):
     there, and which of the new edges are kept. What promises most for each flip is tried; then the defence is run anew,
     and what did not help is taken back, so that the budget is free for others. What really did most harm counts.
 
-    Against a defence that adds nothing, those pockets are chosen of which most survives.
+    Against a defence that adds nothing, those pockets are chosen of which most survives; against one that does not read
+    the edges, none are.
 
     Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
@@ -71,12 +72,14 @@ class FalseNeighbors(Attack):
 
     def _run(self, task: Task) -> Iterator[Edges]:
         pull = _Pull(self, task, Oracle.of(task, self.defense, self.loss, self.labels))
-        try:
-            pull.go()
-        except Stop:
-            yield pull.best
-            raise
-        yield pull.best
+        yield from best_so_far(pull.go, lambda: pull.best)
+
+
+class _Now(NamedTuple):
+    """A graph that was reached, and what the defence says of it in the terms of an attacker."""
+
+    reached: Reached
+    answer: Answer
 
 
 class _Pull:
@@ -96,43 +99,59 @@ class _Pull:
 
     def go(self) -> None:
         """Pull nodes, look what it did, and take back what did nothing."""
-        reached = self.oracle.after(self.flips)
-        answer = clean = Answer.of(reached)
+        now = clean = self._asked()
         most = (-1.0, -1.0)
         for number in range(self.attack.rounds):
-            if number:
-                self._take_back(answer, clean)
-                reached = self.oracle.after(np.sort(self.flips, axis=0))
-            self._pull(reached)
-            reached = self.oracle.after(np.sort(self.flips, axis=0))
-            answer = Answer.of(reached)
-            if answer.harm > most and self.flips.shape[1]:
-                most, self.best = answer.harm, np.sort(self.flips, axis=0)
+            if number and self._take_back(now.answer, clean.answer):
+                now = self._asked()
+            if self._pull(now):
+                now = self._asked()
+            if now.answer.harm > most and self.flips.shape[1]:
+                most, self.best = now.answer.harm, np.sort(self.flips, axis=0)
             self.task.tell(f"{max(most[0], 0):.1%} wrong, round", number + 1, self.attack.rounds)
-            if answer.harm[0] == 1:
+            # Where nobody can be pulled, another round would not find anybody either.
+            if now.answer.harm[0] == 1 or not self.flips.shape[1]:
                 break
 
-    def _take_back(self, answer: Answer, clean: Answer) -> None:
-        """Take flips back at nodes that are still right, unless their lead has halved and there is patience left."""
+    def _asked(self) -> _Now:
+        """What the defence says after the flips there are."""
+        reached = self.oracle.after(np.sort(self.flips, axis=0))
+        return _Now(reached, Answer.of(reached))
+
+    def _take_back(self, answer: Answer, clean: Answer) -> bool:
+        """Take flips back at nodes that are still right, unless their lead has halved and there is patience left.
+
+        Returns:
+            Whether there were some.
+        """
         owners = self.flips[0]
         right = answer.margins[owners] > 0
         hopeless = self.tried[owners] % _PATIENCE == 0
         gone = right & (hopeless | (answer.margins[owners] > clean.margins[owners] / 2))
         self.failed = np.concatenate([self.failed, self.flips[:, gone]], axis=1)
         self.flips = self.flips[:, ~gone]
+        return bool(gone.any())
 
-    def _pull(self, reached: Reached) -> None:
-        """Spend what is left of the budget on pockets that promise most."""
+    def _pull(self, now: _Now) -> bool:
+        """Spend what is left of the budget on pockets that promise most.
+
+        Returns:
+            Whether there were some.
+        """
         left = self._left()
-        nodes = self._looked_at(Answer.of(reached), left)
+        nodes = self._looked_at(now.answer, left)
         if not len(nodes):
-            return
-        oracle = self.oracle
-        views = views_of(oracle.defense.relaxed(oracle.predictor, reached.graph), reached.graph)
-        owners, pockets = self._pockets(nodes, reached, views)
+            return False
+        try:
+            views = views_of(self.oracle.relaxed(now.reached.graph), now.reached.graph)
+        except ParameterError:
+            if self.oracle.reads_edges():
+                raise
+            return False  # flips change nothing
+        owners, pockets = self._pockets(nodes, now, views)
         if not len(owners):
-            return
-        gains = self._gains(owners, pockets, reached, views)
+            return False
+        gains = self._gains(owners, pockets, now.reached, views)
         sizes = (pockets >= 0).sum(dim=1)
         total = self.task.budget - self.flips.shape[1]
         new: dict[tuple[int, int], None] = {}
@@ -149,7 +168,8 @@ class _Pull:
             if len(new) == total:
                 break
         self.tried[list(pulled)] += 1
-        self.flips = np.concatenate([self.flips, np.asarray(list(new), dtype=np.int64).reshape(-1, 2).T], axis=1)
+        self.flips = np.concatenate([self.flips, flips(list(new))], axis=1)
+        return bool(new)
 
     def _left(self) -> NDArray[np.int64]:
         """(n,) flips that may still be made at each node."""
@@ -168,11 +188,10 @@ class _Pull:
         likely: NDArray[np.int64] = nodes[lead.argsort(kind="stable")]
         return likely[: _LOOKED * (self.task.budget - self.flips.shape[1])]
 
-    def _pockets(
-        self, nodes: NDArray[np.int64], reached: Reached, views: Sequence[View | Told]
-    ) -> tuple[Tensor, Tensor]:
+    def _pockets(self, nodes: NDArray[np.int64], now: _Now, views: Sequence[View | Told]) -> tuple[Tensor, Tensor]:
         """Owners (q,) and pockets (q, size), -1 for no node, to be compared."""
-        answer, points, degrees = Answer.of(reached), _points(reached, views), np.diff(reached.graph.adjacency.indptr)
+        reached, answer = now
+        points, degrees = _points(reached, views), np.diff(reached.graph.adjacency.indptr)
         logits = reached.logits.numpy()
         owners: list[int] = []
         found: list[list[int]] = []

@@ -126,7 +126,9 @@ class GatedFlips:
 
 
 def _keys(pairs: Pairs, n: int) -> NDArray[np.int64]:
-    return np.asarray(pairs[:, 0] * n + pairs[:, 1], dtype=np.int64)
+    first, second = torch.from_numpy(pairs).T
+    found: NDArray[np.int64] = numbers(first, second, n).numpy()
+    return found
 
 
 def _scores(gain: Scores, graph: MutableGraph, pairs: Pairs) -> NDArray[np.float64]:

@@ -4,54 +4,61 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from garnet.attacks.adaptive import Oracle
-from garnet.attacks.base import Task
-from garnet.attacks.proposals import Answer, Proposals
+from garnet.attacks.answer import Answer
+from garnet.attacks.base import Task, best_so_far
+from garnet.attacks.models import Labels
+from garnet.attacks.proposals import Proposals
+from garnet.attacks.relaxation import Loss
 from garnet.attacks.slopes import Slopes
+from garnet.errors import ParameterError
 from garnet.graph.graph import Edges
-from garnet.progress import Stop
+from garnet.parameters import Count, Share
 from garnet.purify.relaxed import Way
 
 _RESTLESS = 0.3
 """How much chance has a say in which flips are replaced, beside the harm that is done where they are."""
 
 
-class Plan(Protocol):
-    """How to search; the attacks that do are such."""
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How to search: what the attacks that do have in common.
 
-    @property
-    def queries(self) -> int:
-        """How often the defence is asked at most, the first time about the clean graph."""
-        ...
+    Attributes:
+        queries: how often the defence is asked at most, the first time about the clean graph.
+        starts: first sets of flips, of which the best is where the search begins.
+        first_block: share of the flips that is replaced at a time in the beginning.
+        last_block: the same in the end.
+        loss: what is made large, of two sets after which equally many nodes are wrong; see `attack_loss`.
+        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+    """
 
-    @property
-    def starts(self) -> int:
-        """First sets of flips, of which the best is where the search begins."""
-        ...
-
-    @property
-    def first_block(self) -> float:
-        """Share of the flips that is replaced at a time in the beginning."""
-        ...
-
-    @property
-    def last_block(self) -> float:
-        """The same in the end."""
-        ...
+    queries: Count = 200
+    starts: Count = 4
+    first_block: Share = 0.8
+    last_block: Share = 0.05
+    loss: Loss = "tanh-margin"
+    labels: Labels = "true"
 
 
 class _State(NamedTuple):
-    """Flips that the defence was asked about: nodes they are aimed at, their other ends, the pairs, and the answer."""
+    """Flips that the defence was asked about: nodes they are aimed at, their other ends, and the answer."""
 
     owners: NDArray[np.int64]
     others: NDArray[np.int64]
-    flips: Edges
     answer: Answer
+
+    @property
+    def flips(self) -> Edges:
+        """(2, j) the pairs."""
+        return _flips(self.owners, self.others)
 
     def replaced(
         self, slots: NDArray[np.int64], owners: NDArray[np.int64], others: NDArray[np.int64]
@@ -77,23 +84,22 @@ class LocalSearch:
             plan: how to search.
             task: what is attacked.
             oracle: the defence.
-            way: how gradients pass the defence, where they may be followed; see `Slopes`.
+            way: how gradients pass the defence, where they may be followed and there are some; see `Slopes`.
         """
         self.plan, self.task, self.oracle, self.asked = plan, task, oracle, 0
         self.generator = np.random.default_rng(task.seed)
-        slopes = None if way is None else Slopes(oracle, way, self.generator)
+        slopes = None
+        if way is not None:
+            # Where no gradient reaches the edges, there is none that could guide, but the defence may be asked.
+            with suppress(ParameterError):
+                slopes = Slopes(oracle, way, self.generator)
         self.proposals = Proposals(task.graph, oracle, self.generator, slopes)
         nobody = np.zeros(0, dtype=np.int64)
         self.best = self._asked(nobody, nobody)
 
     def found(self) -> Iterator[Edges]:
         """Search, and yield the flips that did most harm; also where it is stopped."""
-        try:
-            self._go()
-        except Stop:
-            yield self.best.flips
-            raise
-        yield self.best.flips
+        return best_so_far(self._go, lambda: self.best.flips)
 
     def _go(self) -> None:
         """Search until all is wrong, or nothing may be asked any more."""
@@ -104,6 +110,10 @@ class LocalSearch:
             owners = self._owners(clean, self.task.budget)
             others, kinds = self.proposals.of(owners, clean, np.zeros(0, dtype=np.int64))
             found = others >= 0
+            if not self._may_ask:
+                # The clean graph was all that might be asked about: what these flips do, nobody knows.
+                self.best = _State(owners[found], others[found], clean)
+                break
             state = self._asked(owners[found], others[found])
             earned = self.proposals.credit([state.owners, state.others], clean, state.answer)
             self.proposals.learn(state.owners, state.others, kinds[found], earned)
@@ -125,9 +135,8 @@ class LocalSearch:
         return self.proposals.promising(count, answer)
 
     def _asked(self, owners: NDArray[np.int64], others: NDArray[np.int64]) -> _State:
-        flips: Edges = np.sort(np.stack([owners, others]), axis=0)
         self.asked += 1
-        return _State(owners, others, flips, Answer.of(self.oracle.after(flips)))
+        return _State(owners, others, Answer.of(self.oracle.after(_flips(owners, others))))
 
     def _note(self, state: _State, *, anew: bool = False) -> None:
         if anew or state.answer.harm > self.best.answer.harm:
@@ -159,3 +168,7 @@ class LocalSearch:
             states.append(self._asked(*now.replaced(slots[good], own[good], others[good])))
             self._note(states[-1])
         return max(states, key=lambda state: float(state.answer.at_nodes.sum()))
+
+
+def _flips(owners: NDArray[np.int64], others: NDArray[np.int64]) -> Edges:
+    return np.sort(np.stack([owners, others]), axis=0)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from garnet.attacks.adaptive import Oracle, Reached
-from garnet.attacks.models import margins
-from garnet.graph.graph import Edges, Graph
+from garnet.attacks.adaptive import Oracle
+from garnet.attacks.answer import Answer
+from garnet.attacks.slopes import Slopes
+from garnet.graph.edges import numbers
+from garnet.graph.graph import Graph
+from garnet.purify.features import unit_rows
 
 _TRIED = 8
 """Nodes that are compared before one of them is joined."""
@@ -22,46 +23,6 @@ _DRAWS = 4
 _KINDS = ("any", "alike", "falling", "proven", "cut")
 _STEEP = "steep"
 """A kind for those who know the defence: the pair with the largest gradient."""
-
-
-class Slopes(Protocol):
-    """What knows the way up: `garnet.attacks.slopes.Slopes`."""
-
-    def of(self, owners: NDArray[np.int64], answer: Answer, flips: Edges) -> NDArray[np.int64]:
-        """(j,) the other ends of pairs of large gradient at some nodes, -1 for none, after flips (2, t)."""
-        ...
-
-
-class Answer(NamedTuple):
-    """What a defence said of a graph.
-
-    Attributes:
-        harm: share of the nodes under attack that are wrong, and the loss.
-        said: (n,) classes.
-        second: (n,) the likeliest class but the right one; but that which is said, of a node not under attack.
-        margins: (n,) by how much nodes under attack are right; infinite for others.
-        at_nodes: (n,) harm done to each node under attack, between -1 and 2; 0 for others.
-    """
-
-    harm: tuple[float, float]
-    said: NDArray[np.int64]
-    second: NDArray[np.int64]
-    margins: NDArray[np.float32]
-    at_nodes: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, reached: Reached) -> Answer:
-        """From what was reached."""
-        logits, nodes, labels = reached.logits, reached.oracle.nodes, reached.oracle.labels
-        said = logits.argmax(dim=1)
-        lost = said.clone()
-        lost[nodes] = labels
-        second = logits.scatter(1, lost[:, None], -torch.inf).argmax(dim=1)
-        ahead = torch.full((len(logits),), torch.inf).index_put((nodes,), margins(logits[nodes], labels))
-        harmed = (said != lost).float() - torch.tanh(ahead)
-        attacked = torch.zeros(len(logits), dtype=torch.bool).index_fill(0, nodes, True)
-        harmed = torch.where(attacked, harmed, 0.0)
-        return cls(reached.harm, said.numpy(), second.numpy(), ahead.numpy(), harmed.numpy())
 
 
 class Proposals:
@@ -78,7 +39,7 @@ class Proposals:
         self.slopes, self.kinds = slopes, _KINDS if slopes is None else (*_KINDS, _STEEP)
         self.graph, self.generator, self.nodes = graph, generator, oracle.nodes.numpy()
         self.counts = np.diff(graph.adjacency.indptr)
-        self.features = _unit_rows(graph.features)
+        self.features = unit_rows(sp.csr_array(graph.features)) if graph.num_features else None
         self.tried = np.zeros(graph.num_nodes)
         self.worth = np.zeros(graph.num_nodes)
         self.done, self.good = np.zeros(len(self.kinds)), np.zeros(len(self.kinds))
@@ -95,7 +56,9 @@ class Proposals:
 
     def numbers(self, owners: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
         """(j,) one for each pair, in either order of its nodes."""
-        return np.minimum(owners, others) * np.int64(self.graph.num_nodes) + np.maximum(owners, others)
+        first, second = torch.from_numpy(np.sort(np.stack([owners, others]), axis=0))
+        found: NDArray[np.int64] = numbers(first, second, self.graph.num_nodes).numpy()
+        return found
 
     def of(
         self, owners: NDArray[np.int64], answer: Answer, taken: NDArray[np.int64]
@@ -107,10 +70,10 @@ class Proposals:
             answer: what is said before.
             taken: numbers of pairs that are flipped already.
         """
-        others, kinds = np.full(len(owners), -1), np.zeros(len(owners), dtype=np.int64)
+        n, others, kinds = self.graph.num_nodes, np.full(len(owners), -1), np.zeros(len(owners), dtype=np.int64)
         by_class = [np.flatnonzero(answer.said == one) for one in range(int(answer.second.max()) + 1)]
         chances = (self.good + 1) / (self.done + 2)
-        steep = None if self.slopes is None else self.slopes.of(owners, answer, self._pairs(taken))
+        steep = None if self.slopes is None else self.slopes.of(owners, answer, np.stack(np.divmod(taken, n)))
         for _ in range(_DRAWS):
             missing = np.flatnonzero(others < 0)
             if not len(missing):
@@ -127,11 +90,6 @@ class Proposals:
             first[np.unique(pairs, return_index=True)[1]] = True
             others[~first | np.isin(pairs, taken)] = -1
         return others, kinds
-
-    def _pairs(self, numbers: NDArray[np.int64]) -> Edges:
-        """(2, j) the pairs that have these numbers."""
-        first, second = np.divmod(numbers, self.graph.num_nodes)
-        return np.stack([first, second])
 
     def _other(self, owner: int, kind: str, answer: Answer, by_class: list[NDArray[np.int64]]) -> int:
         """The other end of a flip of some kind at a node; -1 if there is none."""
@@ -189,12 +147,3 @@ class Proposals:
         np.add.at(self.worth, others[joined], credit[joined])
         np.add.at(self.done, kinds, 1)
         np.add.at(self.good, kinds, credit > 0)
-
-
-def _unit_rows(features: Any) -> Any:
-    """Features of which each row has length one, sparse; None if there are none."""
-    if features is None or not features.shape[1]:
-        return None
-    rows = sp.csr_array(features, dtype=np.float64)
-    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return sp.csr_array(sp.diags_array(1 / np.maximum(lengths, 1e-12)) @ rows)

@@ -8,22 +8,19 @@ from typing import ClassVar, Literal
 
 from garnet.attacks.adaptive import KnownDefense, Oracle
 from garnet.attacks.base import Attack, Task
-from garnet.attacks.local_search import LocalSearch
-from garnet.attacks.models import Labels
-from garnet.attacks.relaxation import Loss
+from garnet.attacks.local_search import LocalSearch, Plan
 from garnet.graph.graph import Edges
-from garnet.parameters import Count, Share
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuerySearch(Attack):
+class QuerySearch(Plan, Attack):
     """Random local search over sets of flips, by queries alone: no gradient that a defence could mask.
 
     As in the Square Attack (Andriushchenko et al., ECCV 2020), a block of the flips is replaced by others at a time,
     a smaller one the longer the search has lasted, and what is better stays. But an answer has the logits of all nodes,
-    and flips far from each other hardly meddle: so every replaced flip has the credit of the harm done at its ends and
-    their neighbours, those that did good there stay, the others are taken back, and the defence is asked of the rest
-    once more. Of the sets it was asked about, the one that does most harm counts.
+    and distant flips hardly interfere. Each replaced flip is credited with the harm near its ends; those that did harm
+    stay, the others are undone, and the defence is asked again. Of the sets it was asked about, the one that does most
+    harm counts.
 
     Flips join a node that is still right to one of the class that comes second there: any, the most alike, one that is
     about to fall itself, or one that has done well elsewhere; or they cut an edge between nodes of a class. Kinds that
@@ -36,7 +33,7 @@ class QuerySearch(Attack):
 
     Attributes:
         defense: the defence that is asked, or its name.
-        queries: how often at most, the first time about the clean graph.
+        queries: how often at most, the first time about the clean graph; with one alone, flips are made unasked.
         starts: first sets of flips, of which the best is where the search begins.
         first_block: share of the flips that is replaced at a time in the beginning.
         last_block: the same in the end.
@@ -54,12 +51,6 @@ class QuerySearch(Attack):
     """What the defence answers decides, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
-    queries: Count = 200
-    starts: Count = 4
-    first_block: Share = 0.8
-    last_block: Share = 0.05
-    loss: Loss = "tanh-margin"
-    labels: Labels = "true"
 
     def _run(self, task: Task) -> Iterator[Edges]:
         yield from LocalSearch(self, task, Oracle.of(task, self.defense, self.loss, self.labels)).found()

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.attacks.adaptive import Oracle
-from garnet.attacks.proposals import Answer
+from garnet.attacks.adaptive import Oracle, changed
+from garnet.attacks.answer import Answer
 from garnet.attacks.relaxation import Relaxation, pair_numbers
 from garnet.graph.graph import Edges
 from garnet.purify.relaxed import Way
@@ -27,9 +27,13 @@ class Slopes:
     """
 
     def __init__(self, oracle: Oracle, way: Way, generator: np.random.Generator) -> None:
+        """Make the defence differentiable near the clean graph.
+
+        Raises:
+            ParameterError: no gradient reaches the edges.
+        """
         self.oracle, self.way, self._generator = oracle, way, generator
-        self._taken = 0
-        self._near: Relaxation | None = None
+        self._taken, self._near = 0, oracle.relaxation(oracle.graph, way)
 
     def of(self, owners: NDArray[np.int64], answer: Answer, flips: Edges) -> NDArray[np.int64]:
         """(j,) the other ends of the pairs of largest gradient at some nodes, -1 where none would do harm.
@@ -99,7 +103,7 @@ class Slopes:
 
     def _problem(self, flips: Edges) -> Relaxation:
         """The defence as a function of flips, made differentiable near a graph that was reached not long ago."""
-        if self._near is None or not self._taken % _EVERY:
-            self._near = self.oracle.relaxation(self.oracle.changed(np.sort(flips, axis=0)), self.way)
+        if self._taken and not self._taken % _EVERY:
+            self._near = self.oracle.relaxation(changed(self.oracle.graph, np.sort(flips, axis=0)), self.way)
         self._taken += 1
         return self._near

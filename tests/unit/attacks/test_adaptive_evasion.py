@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from garnet import GARNET, as_graph
-from garnet.attacks import PRBCD, AdaptiveEvasion, Random
+from garnet.attacks import PRBCD, AdaptiveEvasion, Random, Stop
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import TSVD, Committee, FeatureKNN, Jaccard, ProGNN, Purified
@@ -64,6 +64,38 @@ def test_flips_of_one_kind_alone(graph, kind, sign):
     whole = Purified(None, GCN(hidden=8), QUICK)
     made = attack(whole, flips=kind)(graph, budget="5%")
     assert made.apply(graph).num_edges - graph.num_edges == sign * made.num_changes != 0
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("additions", 1), ("deletions", -1)])
+def test_a_blind_start_has_flips_of_that_kind_alone(graph, kind, sign):
+    # With one step, what the blind attacker found is hardly ever improved on.
+    blind = attack(Purified(None, GCN(hidden=8), QUICK), flips=kind, start="blind", rounds=1, steps=1)
+    for seed in range(3):
+        made = blind(graph, budget="20%", seed=seed)
+        assert made.apply(graph).num_edges - graph.num_edges == sign * made.num_changes
+
+
+def test_a_blind_start_attacks_what_is_predicted_where_labels_are_not_known(graph):
+    whole = Purified(None, GCN(hidden=8), QUICK)
+    targets = graph.split.test[np.diff(graph.adjacency.indptr)[graph.split.test] > 0][:3]
+    labels = graph.labels.copy()
+    labels[targets] = -1
+    blind = attack(whole, start="blind", labels="predicted", rounds=2, steps=2)
+    made = blind(as_graph(graph, labels=labels), budget="6", targets=targets)
+    assert 0 < made.num_changes <= 6
+
+
+@pytest.mark.parametrize("budget", ["5%", "2/target"])
+@pytest.mark.parametrize(("start", "within"), [("nothing", "round"), ("blind", "loss"), ("blind", "round")])
+def test_stopped_it_gives_the_best_so_far(graph, start, within, budget):
+    def soon(step):
+        if within in step.detail and step.done >= 2:
+            raise Stop
+
+    whole = Purified(None, GCN(hidden=8), QUICK)
+    targets = graph.split.test[np.diff(graph.adjacency.indptr)[graph.split.test] > 0][:3] if "/" in budget else None
+    made = attack(whole, start=start)(graph, budget=budget, targets=targets, progress=soon)
+    assert made.num_changes > 0
 
 
 def test_targets_alone_are_touched_and_lose_their_class(graph):

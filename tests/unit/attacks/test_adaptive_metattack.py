@@ -122,6 +122,19 @@ def test_it_goes_on_anywhere_within_a_chunk(blocks, changes):
     assert attack(blocks, budget="16", seed=1, resume=less) == whole
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_node_loses_its_last_edge_where_the_graph_as_it_is_is_mixed_in(seed):
+    bare = contextual_block_model(120, classes=3, features=12, signal=2.0, mean_degree=2.5, seed=seed)
+    graph = as_graph(bare, split=random_split(bare.labels, train=0.2, val=0.1, seed=0))
+    # With so few candidates most flips part nodes.
+    attack = AdaptiveMetattack(defense=BARE, mix=0.5, stride=20, candidates=1)
+    before, after = (
+        np.diff(one.adjacency.indptr) for one in (graph, attack(graph, budget="30", seed=seed).apply(graph))
+    )
+    assert (after < before).sum() > 20
+    assert not ((before > 0) & (after == 0)).any()
+
+
 def test_aimed_at_nodes_it_harms_those(blocks):
     targets = blocks.split.test[:5]
     for budget in ("10", "2/target"):

@@ -6,8 +6,8 @@ import pytest
 from garnet import as_graph
 from garnet.attacks import AdaptiveSearch, QuerySearch, Stop
 from garnet.attacks.adaptive import Oracle
+from garnet.attacks.answer import Answer
 from garnet.attacks.base import Task
-from garnet.attacks.proposals import Answer
 from garnet.attacks.slopes import Slopes
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split

@@ -1,5 +1,8 @@
 """Pockets that pull nodes to false neighbours."""
 
+from dataclasses import dataclass, field
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +29,17 @@ DEFENSES = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked(Purified):
+    """A defence that notes what it is asked about."""
+
+    graphs: list = field(default_factory=list)
+
+    def _predict(self, predictor, graph):
+        self.graphs.append(graph)
+        return super()._predict(predictor, graph)
+
+
 @pytest.fixture(scope="module")
 def graph():
     drawn = contextual_block_model(200, classes=3, mean_degree=5.0, features=12, signal=2.0, seed=0)
@@ -48,6 +62,13 @@ def test_it_does_more_harm_than_chance_and_as_much_as_it_says(graph, name):
     assert harm > max(random) + 0.03
     assert [step.detail for step in told if step.total == 5][-1] == f"{harm:.1%} wrong, round"
     assert attack(graph, budget="5%", victim=victim) == made
+
+
+def test_nothing_is_asked_twice_in_a_row(graph):
+    defense = Asked(purifier=None, backbone=MODEL, training=QUICK)
+    FalseNeighbors(defense=defense, rounds=8)(graph, budget="4")
+    assert len(defense.graphs) > 1
+    assert all(one != other for one, other in pairwise(defense.graphs))
 
 
 def test_targets_have_a_budget_each(graph):
