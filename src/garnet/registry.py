@@ -175,6 +175,7 @@ ATTACKS = Registry(
         "false-neighbors": "garnet.attacks.false_neighbors:FalseNeighbors",
         "adaptive-search": "garnet.attacks.adaptive_search:AdaptiveSearch",
         "query-search": "garnet.attacks.query_search:QuerySearch",
+        "poisoning-search": "garnet.attacks.poisoning_search:PoisoningSearch",
     },
 )
 DATASETS = Registry("graph", "garnet.datasets", {})

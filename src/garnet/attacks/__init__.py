@@ -13,6 +13,7 @@ from garnet.attacks.lowblow import LowBlow
 from garnet.attacks.metattack import Metattack
 from garnet.attacks.nettack import Nettack
 from garnet.attacks.pgd import PGD, MinMax
+from garnet.attacks.poisoning_search import PoisoningSearch
 from garnet.attacks.query_search import QuerySearch
 from garnet.attacks.random import Random
 from garnet.attacks.sga import SGA
@@ -38,6 +39,7 @@ __all__ = [
     "Metattack",
     "MinMax",
     "Nettack",
+    "PoisoningSearch",
     "QuerySearch",
     "Random",
     "Stop",

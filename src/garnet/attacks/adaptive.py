@@ -102,7 +102,7 @@ class Oracle:
 
     Attributes:
         defense: the defence.
-        predictor: what it has trained on the clean graph.
+        predictor: what it has trained, on the clean graph unless `trained_on` says otherwise.
         graph: the clean graph.
         nodes: (k,) under attack.
         labels: (k,) that they are to lose.
@@ -140,6 +140,11 @@ class Oracle:
         """What the defence says after flips (2, j)."""
         graph = changed(self.graph, flips)
         return Reached(self, graph, self.answer(graph))
+
+    def trained_on(self, flips: Edges, seed: int) -> Oracle:
+        """The same defence, trained on the graph after flips instead."""
+        predictor = self.defense.fit(changed(self.graph, flips), seed=seed)
+        return replace(self, predictor=predictor, answer=_asked(self.defense, predictor, self.graph))
 
     def reads_edges(self) -> bool:
         """Whether flips change what the defence says; every other edge is cut to see it."""

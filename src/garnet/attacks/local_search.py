@@ -96,13 +96,26 @@ class LocalSearch:
         self.proposals = Proposals(task.graph, oracle, self.generator, slopes)
         nobody = np.zeros(0, dtype=np.int64)
         self.best = self._asked(nobody, nobody)
+        self._now: _State | None = None
 
     def found(self) -> Iterator[Edges]:
         """Search, and yield the flips that did most harm; also where it is stopped."""
-        return best_so_far(self._go, lambda: self.best.flips)
+        return best_so_far(lambda: self.until(self.plan.queries), lambda: self.best.flips)
 
-    def _go(self) -> None:
-        """Search until all is wrong, or nothing may be asked any more."""
+    def until(self, asked: int) -> None:
+        """Search until all is wrong, or so many questions have been asked."""
+        now = self._begun() if self._now is None else self._now
+        while self.asked < asked and self.best.answer.harm[0] < 1 and len(now.owners):
+            now = self._improved(now)
+        self._now = now
+
+    def face(self, oracle: Oracle) -> None:
+        """Go on against another model, which is asked what the flips that did most harm do to it."""
+        self.oracle = oracle
+        self.best = self._now = self._asked(self.best.owners, self.best.others)
+
+    def _begun(self) -> _State:
+        """The best of some sets of flips to start from."""
         now, clean = self.best, self.best.answer
         for number in range(self.plan.starts):
             if number and not self._may_ask:
@@ -121,8 +134,7 @@ class LocalSearch:
             if not number or state.answer.harm > now.answer.harm:
                 now = state
             self._note(state, anew=not number)
-        while self._may_ask and self.best.answer.harm[0] < 1 and len(now.owners):
-            now = self._improved(now)
+        return now
 
     @property
     def _may_ask(self) -> bool:

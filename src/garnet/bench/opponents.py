@@ -144,10 +144,10 @@ def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str
         raise ParameterError(f"An attack is a name, an Attack or a class of such. Got {brief(wanted)} instead.")
     if why := _refusal(kind):
         raise ParameterError(f"The attack {name} {why}; a stress test takes attacks on the edges of a whole graph.")
-    if getattr(kind, "threat", None) == "evasion" and defense.learns_one_graph:
+    if (getattr(kind, "threat", None) == "evasion" or getattr(kind, "asks", False)) and defense.learns_one_graph:
         raise ParameterError(
-            f"The attack {name} comes after training, and {type(defense).__name__} learns of one graph alone; leave it "
-            "out."
+            f"The attack {name} needs what a trained model says of other graphs, and {type(defense).__name__} learns "
+            "of one graph alone; leave it out."
         )
     if isinstance(wanted, Attack):
         return Opponent(name, _aimed(wanted, defense))
