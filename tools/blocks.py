@@ -17,14 +17,18 @@ from tools import leave_it_on
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
-from tools.stress_tables import attacker_who_knows, attacks_that_know, rounds
+from tools.stress_tables import attacker_who_knows, attacks_that_know, figure, rounds
 
 _STAGES = ("embed", "neighbours", "prune")
 _STUDY = "study "
+_STRESS = "stress "
 
 
 def block(name: str, records: Path) -> str:
-    """What stands at the place of this name: `study table-2` is that study's tables, all others are in `BLOCKS`.
+    """What stands at the place of this name.
+
+    `study table-2` is that study's tables, `stress cora committee evasion 5%` one figure of a stress test; all others
+    are in `BLOCKS`.
 
     Raises:
         ParameterError: there is no such block.
@@ -32,6 +36,8 @@ def block(name: str, records: Path) -> str:
     """
     if name.startswith(_STUDY):
         return study(name.removeprefix(_STUDY), records)
+    if name.startswith(_STRESS):
+        return figure(name.removeprefix(_STRESS), records)
     return BLOCKS[known_name(name, BLOCKS, "block", exact=True)](records)
 
 
@@ -503,7 +509,7 @@ def through(records: Path) -> str:
         "lost_touched_once": "one flip touches",
         "lost_touched_more": "several touch",
         "lost_with_two_edges_or_fewer": "had one or two edges",
-        "lost_though_features_know": "right without edges",
+        "lost_though_features_know": "of these, right without edges",
     }
     rows = [
         [name, *(f"{run[key]:.0f}" if key == "lost" else f"{run[key]:.1f}" for key in heads)]

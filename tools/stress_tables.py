@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from garnet.bench.opponents import THREATS, Threat
@@ -16,6 +17,28 @@ _ROUNDS = {
     "first round": "rounds-cora-1.jsonl",
     "second round": "stress-cora-committee.jsonl",
 }
+_TODAY = "second round, by all attacks of today"
+
+
+def figure(name: str, records: Path) -> str:
+    """One figure, such as `cora committee evasion 5%`: the accuracy under the worst attack, or `cora committee clean`.
+
+    Raises:
+        GarnetError: no record has it.
+    """
+    graph, _, rest = name.partition(" ")
+    for one in stressed(records):
+        defense, _, asked = rest.partition(f"{one.name} ") if rest.startswith(f"{one.name} ") else ("", "", "")
+        kind, _, budget = asked.partition(" ")
+        if one.battery.graph != graph or defense or not asked:
+            continue
+        if asked == "clean":
+            return f"{one.battery.clean.mean:.1f}"
+        if kind in THREATS and budget in one.battery.budgets:
+            return _within(one.battery, kind, budget)
+    raise GarnetError(
+        f"No record of a stress test has the figure '{name}'; name a graph, a defence, and clean, or a threat and a budget."
+    )
 
 
 def attacker_who_knows(records: Path) -> str:
@@ -36,23 +59,20 @@ def attacker_who_knows(records: Path) -> str:
 
 
 def rounds(records: Path) -> str:
-    """What was left of the committee before it was changed in answer to attacks, and after each change."""
+    """What was left of the committee before it was changed in answer to attacks, and after each change.
+
+    Rounds are compared by the attacks that all of them were tried with; the last row has those that came later, too.
+    """
     found = {name: _only(records / file).battery for name, file in _ROUNDS.items()}
-    budgets = found["second round"].budgets
-    heads = ["Cora", "attacks tried", "clean", *(f"{one}: {budget}" for one in THREATS for budget in budgets)]
-    rows = [
-        [
-            f"[{name}](../../results/{_ROUNDS[name]})",
-            str(len(battery.tried)),
-            f"{battery.clean.mean:.1f}",
-            *(
-                _within(battery, kind, budget) if _whole(battery, kind, budget) else NONE
-                for kind in THREATS
-                for budget in budgets
-            ),
-        ]
-        for name, battery in found.items()
-    ]
+    last = found["second round"]
+    shared = set.intersection(*({one.attack for one in battery.outcomes} for battery in found.values()))
+    heads = ["Cora", "attacks", "clean", *(f"{one}: {budget}" for one in THREATS for budget in last.budgets)]
+    rows = []
+    for name, battery, some in [*((name, one, shared) for name, one in found.items()), (_TODAY, last, None)]:
+        tried = [one for one in battery.tried if some is None or one in {each.split()[0] for each in some}]
+        figures = [_lowest(battery, kind, budget, some) for kind in THREATS for budget in last.budgets]
+        link = f"[{name}](../../results/{_ROUNDS.get(name, _ROUNDS['second round'])})"
+        rows.append([link, str(len(tried)), f"{battery.clean.mean:.1f}", *figures])
     return table(heads, rows)
 
 
@@ -90,10 +110,17 @@ def _only(path: Path) -> Stressed:
     return found[0]
 
 
-def _whole(battery: Battery, kind: Threat, budget: str) -> bool:
-    """Whether everything that was tried with the smallest budget was tried with another, too."""
-    tried = [{one.attack for one in battery.at(kind, some)} for some in (battery.budgets[0], budget)]
-    return tried[0] <= tried[1]
+def _lowest(battery: Battery, kind: Threat, budget: str, some: Collection[str] | None) -> str:
+    """The accuracy under the worst of some attacks within a budget, where all of them were tried with it."""
+    if some is None:
+        return _within(battery, kind, budget)
+    if not set(some) <= {one.attack for one in battery.at(kind, budget)}:
+        return NONE
+    allowed = battery.at(kind, budget)[0].allowed
+    worst = lowest(
+        one for one in battery.outcomes if (one.threat, one.attack in some) == (kind, True) and one.allowed <= allowed
+    )
+    return NONE if worst is None else f"{worst.mean:.1f}"
 
 
 def _within(battery: Battery, kind: Threat, budget: str) -> str:

@@ -16,7 +16,7 @@ from garnet.defenses import Purified
 from garnet.errors import GarnetError
 from garnet.training import Training
 from tools.leaderboard import leaderboard
-from tools.stress_tables import attacker_who_knows, rounds
+from tools.stress_tables import attacker_who_knows, figure, rounds
 
 RECORDS = Path(__file__).resolve().parents[3] / "results"
 
@@ -180,6 +180,27 @@ def test_rounds_count_each_attack_once(records):
         (records / "stress-cora-committee.jsonl").replace(records / f"{file}.jsonl")
     for line in rounds(records).splitlines()[2:]:
         assert line.split("|")[2].strip() == "1"
+
+
+def test_rounds_are_compared_by_the_attacks_that_all_were_tried_with(records):
+    for file, attacks in {"rounds-cora-0": ["dice"], "rounds-cora-1": ["dice"], "": ["dice", "prbcd"]}.items():
+        run(records, "committee", epochs=5, attacks=attacks)
+        if file:
+            (records / "stress-cora-committee.jsonl").replace(records / f"{file}.jsonl")
+    first, _, second, today = (line.split("|")[1:-1] for line in rounds(records).splitlines()[2:])
+    assert [row[1].strip() for row in (first, second, today)] == ["1", "1", "2"]
+    assert first[2:] == second[2:]  # the same attack on the same committee
+    assert all(float(now) <= float(then) for now, then in zip(today[3:], second[3:], strict=True))
+
+
+def test_a_sentence_may_have_a_figure_of_the_board(records):
+    run(records, "rung", epochs=5, budgets=["5%"])
+    row = rows_of(attacker_who_knows(records))["rung"]
+    told = [figure(f"cora rung {one}", records) for one in ("clean", "evasion 5%", "poisoning 5%")]
+    assert [cell.strip() for cell in row[1:]] == told
+    for wrong in ("cora rung evasion 7%", "cora lfr clean", "citeseer rung clean", "cora rung"):
+        with pytest.raises(GarnetError, match=f"'{wrong}'"):
+            figure(wrong, records)
 
 
 def test_a_damaged_record_is_named(records):
