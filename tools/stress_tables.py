@@ -37,7 +37,8 @@ def figure(name: str, records: Path) -> str:
         if kind in THREATS and budget in one.battery.budgets:
             return _within(one.battery, kind, budget)
     raise GarnetError(
-        f"No record of a stress test has the figure '{name}'; name a graph, a defence, and clean, or a threat and a budget."
+        f"No record of a stress test has the figure '{name}'; name a graph, a defence, and clean, or a threat and a "
+        "budget."
     )
 
 
