@@ -85,7 +85,7 @@ def attacks_that_know(records: Path) -> str:
     shared = [one for one in found[0].battery.budgets if all(one in each.battery.budgets for each in found)]
     if not shared:
         return "No budget is common to all."
-    budget = shared[len(shared) // 2]
+    budget = shared[(len(shared) - 1) // 2]
     parts = []
     for kind in THREATS:
         attacks = dict.fromkeys(name for one in found for name in one.battery.attacks)

@@ -18,7 +18,7 @@ NAMES = ATTACKS.names()
 BUDGET = 6
 QUICK = {
     "query-search": {"queries": 12},
-    "poisoning-search": {"queries": 12, "trainings": 2},
+    "poisoning-search": {"queries": 8, "trainings": 1},
     "adaptive-search": {"queries": 12},
     "adaptive-features": {"rounds": 3},
     "false-neighbors": {"rounds": 3},
