@@ -17,6 +17,7 @@ from pathlib import Path
 
 from record import RESULTS, portable, real_graph
 
+from garnet.attacks import AdaptiveSearch, Attack
 from garnet.bench.stress import stress
 from garnet.defenses import Committee, Defense
 from garnet.registry import defense_named
@@ -40,6 +41,14 @@ class Round:
     output: Path
     command: str
 
+    @property
+    def attacks(self) -> list[str | Attack] | None:
+        """What it is attacked with; None for all that fit."""
+        if self.given.attacks is None:
+            return None
+        patient = [AdaptiveSearch(queries=self.given.queries)] if self.given.queries else []
+        return [*self.given.attacks.split(","), *patient]
+
 
 def main() -> None:
     """Stress one defence on one of the benchmark graphs and print the verdict."""
@@ -49,7 +58,7 @@ def main() -> None:
         real_graph(given.graph),
         chosen.defense,
         budgets=given.budgets.split(","),
-        attacks=given.attacks and given.attacks.split(","),
+        attacks=chosen.attacks,
         seeds=given.seeds,
         unbounded=False,
         path=chosen.output,
@@ -70,11 +79,14 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
     parser.add_argument("--caution", type=float, default=argparse.SUPPRESS, help="of the committee; its own by default")
     parser.add_argument("--leeway", type=_number_or_none, default=argparse.SUPPRESS, help="likewise; may be none")
     parser.add_argument("--attacks", help="by default all that fit")
+    parser.add_argument("--queries", type=int, help="of one more adaptive-search; needs --attacks")
     parser.add_argument("--budgets", default="1%,5%,10%,20%")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, help="by default the file in results/ that is named after it")
     given = parser.parse_args(arguments)
+    if given.queries and not given.attacks:
+        parser.error("--queries adds an adaptive-search to --attacks; name some there")
     changed = {name: value for name, value in vars(given).items() if name in ("caution", "leeway")}
     if changed and given.defense != "committee":
         parser.error(f"{given.defense} has no {' or '.join(changed)}, which only the committee has; leave that out")
@@ -84,6 +96,7 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
     file = "-".join(["rounds" if changed else "stress", given.graph, *(words or [given.defense])]).replace(" ", "-")
     command = ["python", "benchmarks/rounds.py", "--graph", given.graph, "--defense", given.defense]
     command += ["--budgets", given.budgets, *(["--attacks", given.attacks] if given.attacks else [])]
+    command += ["--queries", str(given.queries)] if given.queries else []
     command += [part for name, value in told.items() for part in (f"--{name}", value)]
     command += ["--seeds", str(given.seeds)] if given.seeds != 1 else []
     command += ["-o", portable(str(given.output))] if given.output else []

@@ -13,7 +13,7 @@ from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
-from tools import leave_it_on
+from tools import leave_it_on, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
@@ -498,26 +498,6 @@ def committee_speed(records: Path) -> str:
     return table(["GPRGNN on", "one model", "committee", "ratio", "of which"], rows)
 
 
-def through(records: Path) -> str:
-    """What the test nodes have in common that a search by queries takes from a committee."""
-    found = _figures(records, "through")
-    heads = {
-        "accuracy": "right",
-        "attacked": "right after 253 flips",
-        "without_edges": "right without edges",
-        "lost": "nodes lost",
-        "lost_touched_once": "one flip touches",
-        "lost_touched_more": "several touch",
-        "lost_with_two_edges_or_fewer": "had one or two edges",
-        "lost_though_features_know": "of these, right without edges",
-    }
-    rows = [
-        [name, *(f"{run[key]:.0f}" if key == "lost" else f"{run[key]:.1f}" for key in heads)]
-        for name, run in found.items()
-    ]
-    return table(["Cora, percent", *heads.values()], rows)
-
-
 BLOCKS: dict[str, Callable[[Path], str]] = {
     one.__name__.replace("_", " "): one
     for one in (
@@ -525,7 +505,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         audit_areas, audit_clean, audit_doubts, audit_precisions,
         campaign, cluster,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
-        products, recipe, rounds, speed, through,
+        products, recipe, rounds, speed,
     )
-} | leave_it_on.BLOCKS  # fmt: skip
+} | leave_it_on.BLOCKS | searches.BLOCKS  # fmt: skip
 """By the name that a page says."""

@@ -45,6 +45,7 @@ def stressed(graph, path, **choice):
         ("", "stress-cora-committee.jsonl", Committee()),
         ("--defense feature-knn --graph citeseer", "stress-citeseer-feature-knn.jsonl", named_defense("feature-knn")),
         ("--caution 0 --seeds 2 --attacks dice,prbcd", "rounds-cora-caution-0.jsonl", Committee(caution=0)),
+        ("--defense tsvd --attacks dice --queries 2000", "stress-cora-tsvd.jsonl", named_defense("tsvd")),
         ("--leeway none --budgets 1%,5%", "rounds-cora-leeway-none.jsonl", Committee(leeway=None)),
         ("--leeway 1.5 -o results/x.jsonl", "x.jsonl", Committee(leeway=1.5)),
     ],
