@@ -60,7 +60,7 @@ def main() -> None:
         budgets=given.budgets.split(","),
         attacks=chosen.attacks,
         seeds=given.seeds,
-        unbounded=False,
+        unbounded=given.unbounded,
         path=chosen.output,
         jobs=given.jobs,
         graph_name=given.graph,
@@ -82,6 +82,7 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
     parser.add_argument("--queries", type=int, help="of one more adaptive-search; needs --attacks")
     parser.add_argument("--budgets", default="1%,5%,10%,20%")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--unbounded", action="store_true", help="attack with as many flips as edges, too")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, help="by default the file in results/ that is named after it")
     given = parser.parse_args(arguments)
@@ -99,6 +100,7 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
     command += ["--queries", str(given.queries)] if given.queries else []
     command += [part for name, value in told.items() for part in (f"--{name}", value)]
     command += ["--seeds", str(given.seeds)] if given.seeds != 1 else []
+    command += ["--unbounded"] if given.unbounded else []
     command += ["-o", portable(str(given.output))] if given.output else []
     return Round(
         given,

@@ -85,7 +85,7 @@ def _by(worst: Outcome | None, budget: str) -> str:
 def _below(battery: Battery, shown: list[Threat]) -> list[str]:
     lines = ["Of attacks tried so far; a stronger one may exist. What is found within a budget counts at larger ones."]
     if any(one.adaptive for one in battery.outcomes):
-        lines.append("* knows the defence.")
+        lines.append("* knows the defence, or asks it.")
     if any(one.transferred for one in battery.outcomes):
         lines.append("→ found for the other of evasion and poisoning.")
     if "evasion" not in shown:

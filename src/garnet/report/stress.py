@@ -114,7 +114,8 @@ def _cell(battery: Battery, one: Outcome) -> str | Markup:
 
 def _named(one: Outcome) -> str:
     """The attack, and what sets it apart."""
-    marks = ["knows the defence"] * one.adaptive + ["transferred"] * one.transferred
+    knows = "asks the defence" if one.black_box else "knows the defence"
+    marks = [knows] * one.adaptive + ["transferred"] * one.transferred
     return one.attack + (f" ({', '.join(marks)})" if marks else "")
 
 
