@@ -44,6 +44,7 @@ def test_without_a_purifier_it_is_metattack(blocks):
 
 
 @pytest.mark.parametrize("garnet", [GARNET(), GARNET(support=0.3)], ids=["planted", "quantile"])
+@pytest.mark.slow
 def test_most_of_what_it_adds_is_kept(garnet):
     graph = load("cora", split="random")
     found = AdaptiveMetattack(defense=Purified(garnet), chunk=20, stride=10)(graph, budget="40")

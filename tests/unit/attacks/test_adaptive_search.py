@@ -63,7 +63,7 @@ def test_a_node_that_is_asked_for_twice_gets_two_pairs_and_none_that_are_flipped
     assert not set(again[again >= 0]) & set(made[1])
 
 
-@pytest.mark.parametrize("name", DEFENSES)
+@pytest.mark.parametrize("name", ["none", pytest.param("garnet", marks=pytest.mark.slow)])
 def test_it_does_no_less_harm_than_the_search_that_only_asks(graph, name):
     defense = DEFENSES[name]
     victim = defense.fit(graph)

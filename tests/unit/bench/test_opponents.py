@@ -86,6 +86,7 @@ def test_a_model_of_ones_own_is_the_same_in_the_next_run_wherever_it_lies_in_mem
     assert stress(graph, second, **QUICK, attacks=[Told], path=path).ran == 0
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_can_be_attacked_by_several_processes(graph):
     found = stress(graph, own_model(), **QUICK, attacks=[Told], jobs=2)
     assert (found.ran, found.battery.failures) == (2, ())

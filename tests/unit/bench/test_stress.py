@@ -247,7 +247,7 @@ def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeyp
     assert stress(graph, Learning(), **QUICK, path=path).ran == 0
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_interrupt_keeps_what_was_done_and_the_next_run_does_the_rest(graph, tmp_path, jobs):
     path = tmp_path / "s.jsonl"
 
@@ -270,6 +270,7 @@ def test_an_interrupt_keeps_what_was_done_and_the_next_run_does_the_rest(graph, 
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_find_the_same(graph):
     assert figures(stress(graph, plain(), **QUICK, jobs=2)) == figures(stress(graph, plain(), **QUICK))
 
