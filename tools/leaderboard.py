@@ -87,8 +87,8 @@ class Row:
         groups = [str(self.attacked.get(group, NONE)) for group in _GROUPS]
         seconds = NONE if self.seconds is None else f"{self.seconds:.0f}"
         attacks = NONE if self.attacks is None else str(self.attacks)
-        first = [f"`{self.defense}`", str(self.clean or NONE), str(self.published or NONE)]
-        return [*first, *groups, worst, seconds, attacks]
+        first = [f"`{self.defense}`", str(self.clean or NONE), worst, seconds]
+        return [*first, str(self.published or NONE), *groups, attacks]
 
 
 def leaderboard(records: Path) -> str:
@@ -98,8 +98,9 @@ def leaderboard(records: Path) -> str:
 
 
 def _board(graph: str, rows: Sequence[Row]) -> str:
-    heads = ["defence", "clean", "published poison", *_GROUPS.values()]
-    shown = table([*heads, "**worst**", "seconds", "attacks"], [row.cells() for row in rows])
+    # What decides comes first, so that it is seen where a table is wider than the page.
+    heads = ["defence", "clean", "**worst**", "seconds", "published poison", *_GROUPS.values(), "attacks"]
+    shown = table(heads, [row.cells() for row in rows])
     parts = [f"## {graph.capitalize()}", shown]
     commands = [row.command for row in rows if row.command]
     if commands:

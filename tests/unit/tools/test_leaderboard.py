@@ -55,9 +55,10 @@ def lines(path):
 
 
 def rows_of(page):
-    """The cells of each row of a table, without links."""
-    lines = [re.sub(r"\(\.\./[^)]*\)", "", line) for line in page.splitlines() if line.startswith("| `")]
-    return {line.split("`")[1]: [cell.strip() for cell in line.split("|")[1:-1]] for line in lines}
+    """The cells of each row of a table by the heads of their columns, without links and bold type."""
+    lines = [re.sub(r"\(\.\./[^)]*\)|\*\*", "", line) for line in page.splitlines() if line.startswith("| ")]
+    heads, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {row[0].split("`")[1]: dict(zip(heads, row, strict=True)) for row in rows if row[0].startswith("`")}
 
 
 def test_without_a_stress_test_there_are_dashes(records):
@@ -102,7 +103,7 @@ def test_a_transfer_fills_what_is_not_measured_and_none_is_left_out(records):
     (records / "transfer-cora.json").write_text(json.dumps({"figures": {"feature-knn": tried}}))
     (records / "transfer-atlantis.json").write_text(json.dumps({"figures": {"lfr": tried}}))
     page = leaderboard(records)
-    assert rows_of(page)["feature-knn"][:2] == ["`feature-knn`", "[80.0]"]
+    assert rows_of(page)["feature-knn"]["clean"] == "[80.0]"
     assert "## Atlantis" in page
     (records / "transfer-cora.json").write_text(json.dumps({"figures": {"lfr": tried | {"budget": 0.2}}}))
     with pytest.raises(GarnetError, match="has lfr with 20 % of the edges flipped"):
@@ -114,9 +115,9 @@ def test_attacks_are_counted_once_and_rows_without_a_search_are_marked(records):
     run(records, "lfr", epochs=5, attacks=["dice", QuerySearch(queries=3)])
     page = leaderboard(records)
     rows = rows_of(page)
-    assert (rows["rung"][-1], rows["lfr"][-1], rows["committee"][-1]) == ("2", "2", "—")
-    assert "†" in rows["rung"][-3]
-    assert "†" not in rows["lfr"][-3]
+    assert [rows[name]["attacks"] for name in ("rung", "lfr", "committee")] == ["2", "2", "—"]
+    assert "†" in rows["rung"]["worst"]
+    assert "†" not in rows["lfr"]["worst"]
     assert "† Not attacked by a search" in page
 
 
@@ -125,15 +126,15 @@ def test_attempts_that_failed_are_said(records):
     assert "‡" not in leaderboard(records)
     run(records, "rung", epochs=5, attacks=["dice", Broken()])
     page = leaderboard(records)
-    assert "‡" in rows_of(page)["rung"][-3]
+    assert "‡" in rows_of(page)["rung"]["worst"]
     assert "‡ Attempts failed" in page
 
 
 def test_flips_made_for_the_other_threat_have_an_arrow(records):
     run(records, "rung", epochs=5, attacks=[QuerySearch(queries=3)])
-    evasion, poisoning = rows_of(leaderboard(records))["rung"][4:6]
-    assert evasion.endswith("(query-search)")
-    assert poisoning.endswith("(→ query-search)")
+    row = rows_of(leaderboard(records))["rung"]
+    assert row["adaptive evasion"].endswith("(query-search)")
+    assert row["adaptive poisoning"].endswith("(→ query-search)")
 
 
 def test_two_stress_tests_of_one_name_are_refused(records):
@@ -146,8 +147,8 @@ def test_two_stress_tests_of_one_name_are_refused(records):
 def test_a_stress_test_is_on_the_board_though_its_budgets_are_too_large(records):
     found = run(records, "rung", epochs=30, budgets=["40%"])
     row = rows_of(leaderboard(records))["rung"]
-    assert row[1] == f"[{found.battery.clean.mean:.1f}]"
-    assert row[-3:] == ["—", "—", "0"]
+    assert row["clean"] == f"[{found.battery.clean.mean:.1f}]"
+    assert (row["worst"], row["seconds"], row["attacks"]) == ("—", "—", "0")
 
 
 def test_attempts_without_what_they_are_compared_with_are_refused(records):
@@ -167,11 +168,11 @@ def test_who_knows_has_every_budget_of_every_defence_and_a_warning(records):
     clean["values"]["evasion"] = 0.0
     path.write_text("".join(json.dumps(one) + "\n" for one in (clean, *others)))
     page = attacker_who_knows(records)
-    heads = [cell.strip() for cell in page.splitlines()[0].split("|")[3:-1]]
-    assert heads == [f"{when}: {one}" for when in ("after", "before") for one in ("5%", "10%", "20%")]
     rows = rows_of(page)
-    assert (rows["rung"][0], rows["lfr"][0]) == ("`rung` ⚠", "`lfr`")
-    assert rows["rung"][3] == "—" != rows["rung"][2]
+    budgets = [f"{when}: {one}" for when in ("after", "before") for one in ("5%", "10%", "20%")]
+    assert list(rows["rung"]) == ["Cora", "clean", *budgets]
+    assert (rows["rung"]["Cora"], rows["lfr"]["Cora"]) == ("`rung` ⚠", "`lfr`")
+    assert rows["rung"]["after: 10%"] == "—" != rows["rung"]["after: 5%"]
 
 
 def test_rounds_count_each_attack_once(records):
@@ -197,7 +198,7 @@ def test_a_sentence_may_have_a_figure_of_the_board(records):
     run(records, "rung", epochs=5, budgets=["5%"])
     row = rows_of(attacker_who_knows(records))["rung"]
     told = [figure(f"cora rung {one}", records) for one in ("clean", "evasion 5%", "poisoning 5%")]
-    assert [cell.strip() for cell in row[1:]] == told
+    assert list(row.values())[1:] == told
     for wrong in ("cora rung evasion 7%", "cora lfr clean", "citeseer rung clean", "cora rung"):
         with pytest.raises(GarnetError, match=f"'{wrong}'"):
             figure(wrong, records)
