@@ -52,7 +52,7 @@ def main() -> None:
 
 def attacked(name: str, each: int) -> tuple[str, int, dict[str, Any]]:
     """Accuracy on the targets, in percent: clean, and under each attack, after training and before."""
-    graph, defense = poisoned("cora", "nettack", 0), defense_named(name)
+    graph, defense = poisoned("cora", attack="nettack", budget=0), defense_named(name)
     targets = require_trainable(graph)[0].test
     fitted = defense.fit(graph, seed=0)
     found: dict[str, Any] = {"clean": 100 * fitted.accuracy()}
