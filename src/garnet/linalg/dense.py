@@ -1,14 +1,50 @@
-"""Eigenpairs of small dense matrices, to the same bits whatever the number of threads."""
+"""Products of dense matrices and eigenpairs of small ones, to the same bits whatever the number of threads.
+
+MKL divides a product among its threads, and how it divides it decides how it rounds; on some processors that reaches
+every entry. So a product is cut here into pieces that depend on its shape alone. Each is made by one thread of MKL, and
+as many are made at a time as torch has threads.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
+
+_PIECE = 1 << 26
+"""Multiplications of a piece: a millisecond's work."""
+
+_FEWEST = 64
+"""Rows of a piece at least: a product with few is slow."""
+
+
+def product(left: Tensor, right: Tensor, *, onto: Tensor | None = None, factor: float = 1.0) -> Tensor:
+    """A B times a factor, where A has many rows; added to what `onto` holds, if it is given."""
+    image = left.new_empty(len(left), right.shape[1]) if onto is None else onto
+    beta = 0.0 if onto is None else 1.0
+
+    def multiply(some: slice) -> None:
+        image[some].addmm_(left[some], right, beta=beta, alpha=factor)
+
+    _each(multiply, left, right.numel())
+    return image
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """A^T B, where both have many rows, in float64."""
+    parts = _each(lambda some: left[some].T @ right[some], left, left.shape[1] * right.shape[1])
+    total = left.new_zeros(left.shape[1], right.shape[1], dtype=torch.float64)
+    for part in parts:
+        total += part
+    return total
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,12 +61,30 @@ def eigvalsh(matrix: Tensor) -> Tensor:
     return values
 
 
+def _each(work: Callable[[slice], T], left: Tensor, width: int) -> list[T]:
+    """What `work` makes of the rows of each piece, in order; `width` is what a row costs."""
+    if left.is_cuda or _thread_limit() is None:
+        return [work(slice(0, len(left)))]
+    rows = max(_FEWEST, _PIECE // max(1, width))
+    pieces = [slice(start, start + rows) for start in range(0, len(left), rows)]
+
+    def alone(some: slice) -> T:
+        with _one_thread():
+            return work(some)
+
+    workers = min(len(pieces), torch.get_num_threads())
+    if workers <= 1:
+        return [alone(some) for some in pieces]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(alone, pieces))
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Have MKL decompose with one thread: how it divides the work among several decides how it rounds.
+    """Have MKL work with one thread.
 
     The setting is one of the calling thread alone, and is put back; `torch.set_num_threads` would also reach threads
-    that start meanwhile. Without MKL nothing is done, and eigenvectors may differ in their last bits.
+    that start meanwhile. Without MKL nothing is done, and last bits may differ.
     """
     limit = _thread_limit()
     if limit is None:

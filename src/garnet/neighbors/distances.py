@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from garnet.linalg.dense import product
+
 GROUP = 8
 _TILE, _TILE_ON_GPU = 1 << 24, 1 << 28
 
@@ -59,7 +61,7 @@ def smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def nearest_of_lifted(asking: Tensor, pool: Tensor, pool_ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """How near, less its own square, and which are the `count` of a lifted pool nearest to each query."""
-    away, at = smallest(asking @ pool.T, count)
+    away, at = smallest(product(asking, pool.T), count)
     return away, pool_ids[at]
 
 
@@ -94,7 +96,8 @@ def ask(lifted: Tensor, dimension: int) -> Tensor:
 
 def away_from(points: Tensor, centres: Tensor) -> Tensor:
     """Squared distances to some centres, less the point's own square, which no comparison within a row sees."""
-    return torch.addmm((centres * centres).sum(dim=1), points, centres.T, alpha=-2.0)
+    squares = (centres * centres).sum(dim=1).repeat(len(points), 1)
+    return product(points, centres.T, onto=squares, factor=-2.0)
 
 
 def tile_rows(points: Tensor, width: int) -> int:

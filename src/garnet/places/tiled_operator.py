@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, pad
+from torch.nn.functional import embedding_bag
 
+from garnet.linalg.dense import inner, product
 from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
 from garnet.places.tiles import TiledGraph
 
@@ -160,22 +161,19 @@ def _random(rows: int, columns: int, seed: tuple[int, int], target: RowFile) -> 
 
 def _dot(known: list[tuple[RowFile, int]], file: RowFile, width: int) -> Tensor:
     block = read(file, width)
-    return torch.cat([read(*one).T @ block for one in known]).double()
+    return torch.cat([inner(read(*one), block) for one in known])
 
 
 def _less(known: list[tuple[RowFile, int]], file: RowFile, coefficients: Tensor, target: RowFile) -> None:
     block = read(file, coefficients.shape[1]).clone()
     for one, part in zip(known, torch.split(coefficients, [width for _, width in known]), strict=True):
-        block.addmm_(read(*one), part, alpha=-1)
+        product(read(*one), part, onto=block, factor=-1.0)
     write(target, block)
 
 
 def _rotate(known: list[tuple[RowFile, int]], rotation: Tensor, target: RowFile) -> None:
     image: Tensor | None = None
-    columns = rotation.shape[1]
-    rotation = pad(rotation, (0, -columns % 16))  # as in memory: rounded alike by any number of threads
     for one, part in zip(known, torch.split(rotation, [width for _, width in known]), strict=True):
-        block = read(*one)
-        image = block @ part if image is None else image.addmm_(block, part)
+        image = product(read(*one), part, onto=image)
     if image is not None:
-        write(target, image[:, :columns].contiguous())
+        write(target, image)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from garnet.errors import ParameterError
 from garnet.graph.graph import Edges, Graph
-from garnet.linalg.dense import eigh
+from garnet.linalg import dense
 from garnet.purify.settings import Features, Scaling
 from garnet.spectral.spectrum import normalized_adjacency
 
@@ -142,7 +142,7 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
     if not abs(matrix).max():
         return np.zeros((rows, rank))
     if rows <= 512 and rows < columns:
-        values, vectors = eigh(torch.from_numpy(product(matrix, matrix.T)))
+        values, vectors = dense.eigh(torch.from_numpy(product(matrix, matrix.T)))
         return (vectors.flip(1)[:, :rank] * values.flip(0)[:rank].clamp_min(0).sqrt()).numpy()
     if columns <= 512 or rank > min(rows, columns) // 3:
         directions = leading_directions(product(matrix.T, matrix), rank)
@@ -154,15 +154,16 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
 
 def leading_directions(squares: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
     """The right singular vectors of X that X^T X shows to lead, (d, rank)."""
-    leading: NDArray[np.float64] = eigh(torch.from_numpy(squares))[1].flip(1)[:, :rank].numpy()
+    leading: NDArray[np.float64] = dense.eigh(torch.from_numpy(squares))[1].flip(1)[:, :rank].numpy()
     return leading
 
 
 def product(matrix: Any, other: Any) -> NDArray[np.float64]:
-    """A product in dense form; torch makes it of dense matrices, as NumPy rounds by the number of threads."""
+    """A product in dense form."""
     if sp.issparse(matrix):
         return _dense(matrix @ other)
-    return (torch.from_numpy(matrix) @ torch.from_numpy(np.ascontiguousarray(other))).numpy()
+    columns = np.ascontiguousarray(other).reshape(len(other), -1)
+    return dense.product(torch.from_numpy(matrix), torch.from_numpy(columns)).numpy()
 
 
 def _operator(matrix: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from garnet.linalg.dense import inner, product
 from garnet.spectral.spectrum import End
 
 Block = Any
@@ -73,12 +74,12 @@ class Space(Protocol):
 
 def gram(space: Space, left: Block, right: Block) -> Tensor:
     """X^T Y in float64."""
-    return space.sum(lambda x, y: x.T @ y, left, right)
+    return space.sum(inner, left, right)
 
 
 def times(space: Space, block: Block, factor: Tensor) -> Block:
     """X F for a small matrix F."""
-    return space.map(lambda x: x @ factor.to(x), block)
+    return space.map(lambda x: product(x, factor.to(x)), block)
 
 
 def lengths(space: Space, block: Block) -> Tensor:

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
-from torch.nn.functional import pad
 
+from garnet.linalg.dense import inner, product
 from garnet.linalg.sparse import SparseRows, to_rows
 from garnet.linalg.triton_ops import Multiplier, usable
 from garnet.spectral.ordering import clustered, permuted
@@ -121,11 +121,11 @@ class Columns:
 
     def dot(self, block: Tensor) -> Tensor:
         """See `Basis`."""
-        return self._used.T @ block
+        return inner(self._used, block).to(block)
 
     def less(self, block: Tensor, coefficients: Tensor) -> Tensor:
         """See `Basis`."""
-        return block - self._used @ coefficients
+        return product(self._used, coefficients, onto=block.clone(), factor=-1.0)
 
     def append(self, block: Tensor) -> None:
         """See `Basis`."""
@@ -134,9 +134,7 @@ class Columns:
 
     def rotate(self, rotation: Tensor) -> Tensor:
         """See `Basis`."""
-        # In sixteens: how a product rounds the columns beyond depends on the number of threads.
-        columns = rotation.shape[1]
-        return (self._used @ pad(rotation, (0, -columns % 16)).to(self._all))[:, :columns]
+        return product(self._used, rotation.to(self._all))
 
     def keep(self, rotation: Tensor) -> None:
         """See `Basis`."""
