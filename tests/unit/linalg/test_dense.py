@@ -1,4 +1,4 @@
-"""Products that are cut into pieces are the products that NumPy makes in one, for shapes of one piece and of several."""
+"""Products cut into pieces are the products that NumPy makes in one, for shapes of one piece and of several."""
 
 import numpy as np
 import pytest
