@@ -17,7 +17,7 @@ from tools import leave_it_on, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.records import STUDIES, Benchmark, Cells, read_json
-from tools.stress_tables import attacker_who_knows, attacks_that_know, figure, rounds
+from tools.stress_tables import attacker_who_knows, attacks_that_know, figure, restarts, rounds
 
 _STAGES = ("embed", "neighbours", "prune")
 _STUDY = "study "
@@ -505,7 +505,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         audit_areas, audit_clean, audit_doubts, audit_precisions,
         campaign, cluster,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
-        products, recipe, rounds, speed,
+        products, recipe, restarts, rounds, speed,
     )
 } | leave_it_on.BLOCKS | searches.BLOCKS  # fmt: skip
 """By the name that a page says."""

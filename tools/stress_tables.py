@@ -96,6 +96,27 @@ def attacks_that_know(records: Path) -> str:
     return "\n\n".join(parts)
 
 
+def restarts(records: Path) -> str:
+    """The worst attack at each budget, where attacks were begun anew on models trained anew: mean and spread."""
+    found = sorted(
+        (one for path in records.glob("restarts-cora-*.jsonl") for one in stressed_in(path)),
+        key=lambda one: -min(each.mean for each in one.battery.outcomes),
+    )
+    if not found:
+        return "Nothing has been measured yet."
+    budgets = found[0].battery.budgets
+    heads = ["Cora", "seeds", "clean", *(f"{kind}: {budget}" for kind in THREATS for budget in budgets)]
+    rows = []
+    for one in found:
+        battery = one.battery
+        worst = [
+            battery.worst(kind, budget) if budget in battery.budgets else None for kind in THREATS for budget in budgets
+        ]
+        row = [f"`{one.name}`", str(len(battery.seeds)), f"[{battery.clean}](../../results/{one.file})"]
+        rows.append(row + [NONE if each is None else f"{each} ({each.attack})" for each in worst])
+    return table(heads, rows)
+
+
 def _first(records: Path) -> tuple[str, list[Stressed]]:
     """The first graph that something was stressed on, and its stress tests in the order of the leaderboard."""
     known = stressed(records)

@@ -16,7 +16,7 @@ from garnet.defenses import Purified
 from garnet.errors import GarnetError
 from garnet.training import Training
 from tools.leaderboard import leaderboard
-from tools.stress_tables import attacker_who_knows, figure, rounds
+from tools.stress_tables import attacker_who_knows, figure, restarts, rounds
 
 RECORDS = Path(__file__).resolve().parents[3] / "results"
 
@@ -192,6 +192,20 @@ def test_rounds_are_compared_by_the_attacks_that_all_were_tried_with(records):
     assert [row[1].strip() for row in (first, second, today)] == ["1", "1", "2"]
     assert first[2:] == second[2:]  # the same attack on the same committee
     assert all(float(now) <= float(then) for now, then in zip(today[3:], second[3:], strict=True))
+
+
+def test_restarts_say_how_far_the_seeds_agree(records):
+    found = {
+        name: run(records, name, epochs=5, budgets=["5%"], seeds=seeds) for name, seeds in (("rung", 2), ("lfr", 1))
+    }
+    for name in found:
+        (records / f"stress-cora-{name}.jsonl").replace(records / f"restarts-cora-{name}.jsonl")
+    rows = rows_of(restarts(records))
+    assert (rows["rung"]["seeds"], rows["lfr"]["seeds"]) == ("2", "1")
+    accuracies = found["rung"].worst("evasion", "5%").accuracies
+    mean, sd = sum(accuracies) / 2, abs(accuracies[0] - accuracies[1]) / 2**0.5
+    assert rows["rung"]["evasion: 5%"].startswith(f"{mean:.1f} ± {sd:.1f} (")
+    assert "±" not in rows["lfr"]["evasion: 5%"]
 
 
 def test_a_sentence_may_have_a_figure_of_the_board(records):
