@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from garnet.graph.budget import Budget
     from garnet.graph.files import load_graph
     from garnet.graph.graph import Graph, Split, as_graph
+    from garnet.graph.node_table import NodeTable
     from garnet.graph.perturbation import Perturbation
     from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
@@ -27,6 +28,7 @@ _HOME = {
     "OnDisk": "garnet.places.on_disk",
     "Settings": "garnet.purify.settings",
     "Graph": "garnet.graph.graph",
+    "NodeTable": "garnet.graph.node_table",
     "Split": "garnet.graph.graph",
     "as_graph": "garnet.graph.graph",
     "load_graph": "garnet.graph.files",
@@ -42,6 +44,7 @@ __all__ = [
     "Graph",
     "InMemory",
     "Ledger",
+    "NodeTable",
     "OnCluster",
     "OnDisk",
     "Perturbation",

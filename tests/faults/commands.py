@@ -66,7 +66,7 @@ COMMANDS = [
     Command("purify to a table", f"{_PURIFY} --memory 1GiB -o {{out}}", ".parquet", folder=True, long=True),
     Command("audit", "audit data/graph.npz -o {out}", ".csv"),
     Command("audit to Parquet", "audit data/graph.npz -o {out}", ".parquet"),
-    Command("audit --nodes", "audit data/graph.npz --nodes {out}", ".csv"),
+    Command("audit --nodes-out", "audit data/graph.npz --nodes-out {out}", ".csv"),
     Command("audit --result", "audit data/graph.npz --result {out}", ".npz"),
     Command("audit --report", "audit data/graph.npz --report {out}", ".html"),
     Command("attack", "attack data/graph.npz -a random -b 5 -o {out}", ".npz"),

@@ -18,6 +18,7 @@ from garnet.cli.demo import demo
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.stress import stress
+from garnet.cli.tables import reads_tables
 from garnet.cli.train import train
 from garnet.errors import GarnetError, GarnetWarning
 from garnet.machine import __version__
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (demo, purify, audit, attack, train, stress, report, info, clean):
-    app.command()(command)
+    app.command()(reads_tables(command) if command in (purify, audit, attack, train, stress, info) else command)
 app.add_typer(bench_app, name="bench")
 
 

@@ -36,7 +36,7 @@ def audit(
         typer.Option("--output", "-o", help="Where to write all edges, the most suspicious first: .csv or .parquet."),
     ] = None,
     nodes: Annotated[
-        Path | None, typer.Option("--nodes", help="Where to write all nodes, the least stable first.")
+        Path | None, typer.Option("--nodes-out", help="Where to write all nodes, the least stable first.")
     ] = None,
     result: Annotated[
         Path | None, typer.Option("--result", help="Also write the audit to this .npz file, for garnet report.")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress as Live
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from garnet.cli.tables import said_of_tables
 from garnet.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -44,16 +45,29 @@ def printable(text: object) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
 
 
+def printable_lines(text: object) -> str:
+    """The same of several lines."""
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
 def say_json(facts: object) -> None:
     """Print one JSON value, in letters that every terminal has."""
     out.print_json(json.dumps(facts), ensure_ascii=True)
 
 
 def read_graph(source: Path, symmetrize: bool) -> Graph:
-    """The graph in a file or folder or, if there is none, the one of that name in the catalogue."""
-    from garnet.datasets import load_graph
+    """The graph in a file or folder or, if there is none, the one of that name in the catalogue.
 
-    return named_graph(source) or load_graph(source, symmetrize=symmetrize)
+    What was found out of a table, and what was dropped and merged, is said.
+    """
+    from garnet.graph.graph import read_graph
+
+    options, nodes = said_of_tables()
+    named = named_graph(source)
+    graph, report = read_graph(source if named is None else named, options, nodes=nodes, symmetrize=symmetrize)
+    if report is not None and report.worth_saying:
+        err.print(f"read {printable(source.name)}: {printable_lines(report)}", soft_wrap=True)
+    return graph
 
 
 def named_graph(source: Path) -> Graph | None:

@@ -49,7 +49,8 @@ class Outputs:
 
         asked = dict(context.params)
         self._paths: dict[str, Path] = {name: asked[name] for name in written if asked[name] is not None}
-        inputs = [*(Path(asked[name]) for name in read if asked[name] is not None), *also]
+        read = [*read, "node_table"]
+        inputs = [*(Path(asked[name]) for name in read if asked.get(name) is not None), *also]
         self._as_json = bool(asked.get("as_json"))
         overwrite, free = bool(asked.get("overwrite")), set(replaceable)
         self._scratch: Scratch | None = None

@@ -23,6 +23,7 @@ from garnet.cli.console import (
 from garnet.cli.disk import names_a_file, purify_on_disk, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
+from garnet.cli.tables import require_plain_tables
 from garnet.progress import Step
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def purify(
         typer.Option(help="With --support auto: how much worse it is to keep a made-up edge than to lose a true one."),
     ] = 7.0,
     gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
-    features: Annotated[str, typer.Option(help="auto, none, raw, low-rank or propagated.")] = "auto",
+    features: Annotated[
+        str,
+        typer.Option("--features-as", help="How features count: auto, none, raw, low-rank or propagated."),
+    ] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     memory: Annotated[
@@ -118,6 +122,8 @@ def purify(
         place = OnCluster(cluster=cluster, memory=memory, **shared)
     elif memory is not None:
         place = OnDisk(memory=memory, **shared)
+    if not isinstance(place, InMemory):
+        require_plain_tables()
     if not isinstance(place, InMemory) and device != "cpu":
         raise ParameterError(f"With --memory or --cluster the work is done on CPUs; leave --device {device} out.")
     if isinstance(place, InMemory) and output.suffix.lower() == ".parquet":

@@ -9,17 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.graph.adjacency import join_pairs
-from garnet.io.checks import Pairs, checked_names
+from garnet.graph.read_report import ReadReport
+from garnet.io.checks import Pairs, RowIs, checked_names
 from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows, GraphArrays
 from garnet.io.limits import require_memory
 
 
-def collect(source: EdgeSource, *, symmetrize: bool) -> GraphArrays:
-    """The whole graph of a source.
+def collect(
+    source: EdgeSource, *, symmetrize: bool, also: NDArray[Any] | None = None
+) -> tuple[GraphArrays, ReadReport]:
+    """The whole graph of a source, and what became of its rows.
 
     Args:
         source: what a reader opened.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
+        also: names of nodes that need not have any edge, where nodes are known by names.
 
     Raises:
         GraphError: it does not hold a graph; the message says why.
@@ -28,12 +32,25 @@ def collect(source: EdgeSource, *, symmetrize: bool) -> GraphArrays:
         heads, tails, weights = _all_pairs(source)
         n, names = source.num_nodes, source.names
         if n is None:
-            found, heads, tails = _numbered(heads, tails)
+            found, heads, tails = _numbered(heads, tails, also)
             n = len(found)
             names = checked_names(found, n)
-        adjacency = join_pairs(heads, tails, weights, n, "edge" if symmetrize else source.row_is)
+        row_is: RowIs = "edge" if symmetrize else source.row_is
+        merged = join_pairs(heads, tails, weights, n, row_is, source.duplicates)
         features = None if source.features is None else _all_rows(source.features, n)
-        return GraphArrays(adjacency, features, source.labels, source.split, names)
+    adjacency = merged.adjacency
+    report = ReadReport(
+        table=source.table,
+        pairs=len(heads),
+        nodes=n,
+        edges=adjacency.nnz // 2,
+        loops=merged.loops,
+        zeros=merged.zeros,
+        repeated=merged.repeated,
+        duplicates=source.duplicates,
+        isolated=int((np.diff(adjacency.indptr) == 0).sum()),
+    )
+    return GraphArrays(adjacency, features, source.labels, source.split, names), report
 
 
 def _all_pairs(source: EdgeSource) -> Pairs:
@@ -46,16 +63,24 @@ def _all_pairs(source: EdgeSource) -> Pairs:
     return heads, tails, np.concatenate(weights) if weights else None
 
 
-def _numbered(heads: NDArray[Any], tails: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """The sorted names, and both columns as positions among them."""
-    if heads.dtype.kind == "O":
-        texts = sorted({*heads, *tails})
+def _numbered(
+    heads: NDArray[Any], tails: NDArray[Any], also: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """The sorted names, those of nodes without edges too, and both columns as positions among them."""
+    if also is not None and len(heads) and (heads.dtype.kind == "O") != (also.dtype.kind == "U"):
+        if heads.dtype.kind == "O":
+            also = also.astype(np.str_)  # integers beside texts are texts
+        else:
+            heads, tails = (column.astype(np.str_).astype(np.object_) for column in (heads, tails))
+    if heads.dtype.kind == "O" or (also is not None and also.dtype.kind == "U"):
+        texts = sorted({*heads.tolist(), *tails.tolist(), *(() if also is None else also.tolist())})
         require_memory(4 * len(texts) * max(map(len, texts)), "the table of its node names")
         position = {name: i for i, name in enumerate(texts)}
         rows, cols = (np.array([position[name] for name in column], np.int64) for column in (heads, tails))
         return np.array(texts), rows, cols
-    names, places = np.unique(np.concatenate([heads, tails]), return_inverse=True)
-    rows, cols = places.reshape(2, -1).astype(np.int64)
+    known = np.concatenate([heads, tails, heads[:0] if also is None else also])
+    names, places = np.unique(known, return_inverse=True)
+    rows, cols = places[: 2 * len(heads)].reshape(2, -1).astype(np.int64)
     return names, rows, cols
 
 

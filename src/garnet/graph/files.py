@@ -6,23 +6,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from garnet.errors import GraphError
-from garnet.graph.graph import Graph, as_graph
+from garnet.graph.graph import Graph, read_graph
+from garnet.graph.node_table import NodeTable
 from garnet.io.checks import Pairs
 from garnet.io.edge_source import EdgeSource, rows_between, rows_of
 from garnet.io.formats import LONELY, NODE_FACTS, format_of, open_path
+from garnet.io.table_layout import Column, Duplicates, TableOptions
 from garnet.io.targets import require_file
 
 
-def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
+def load_graph(
+    path: str | Path,
+    *,
+    source: Column | None = None,
+    target: Column | None = None,
+    weight: Column | None = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    duplicates: Duplicates = "max",
+    nodes: NodeTable | None = None,
+    symmetrize: bool = False,
+) -> Graph:
     """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
       as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
       keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
-    * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
-    * `.parquet`: an edge list in columns `source` and `target` (or any names of a header below), or else the first two,
-      by names of integers or texts; weights are in `weight`, or the third of three. Where the metadata of its schema
-      have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges.
+    * `.csv`, `.tsv`, `.txt`, `.edges`, `.parquet`: a table with a row for each edge, see below.
     * `.mtx`: a square matrix in Matrix Market format.
     * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split.
 
@@ -33,15 +45,22 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     for each entry. The environment variable `GARNET_UNFOLD` multiplies these limits; `GARNET_UNFOLD=4` allows four
     times as much.
 
-    An edge list has rows `u, v` or `u, v, weight` between commas (`.csv`), tabs (`.tsv`) or whichever of tabs, commas
-    and blanks its first row has. Blank lines and those that begin with `#` or `%` are skipped. The first row is a
-    header if its first two cells are no integers while those of all other rows are, or if they are, in capitals or not,
-    one of source,target / src,dst / u,v / from,to / node1,node2. Names that are all integers are sorted as such, others
-    as text, and nodes are numbered in that order. A list in which no pair is given in both directions is undirected,
-    one row an edge; one that gives some pairs in both directions and others in one is directed.
+    **Tables of edges.** Any two columns can be the ends: `source` and `target` name them, or have their numbers from 1
+    on. Without that the columns are taken only where there is no doubt: two columns; three, of which the last is called
+    weight (or has no name, and numbers); or two that are called source and target, src and dst, from and to, u and v,
+    sender and receiver and so on. Otherwise the table is refused with its columns and what to say. Columns that are
+    called weight, weights or w are weights, others only if `weight` names them.
 
-    A folder with files that end in `.parquet`, as Dask and Spark write them, is one edge list; files that begin with _
-    or a dot are no part of it.
+    In a text the cells of a row stand between commas, semicolons, tabs or bars, in `.txt` and `.edges` also between
+    blanks; what divides all rows alike is found out, and refused if that is true of two. Blank lines and those that
+    begin with `#` or `%` are skipped. The first row is a header if it says source and target, or if it has no number
+    where other rows have; and if a table has nothing but texts, and neither end of the first row turns up again,
+    `header` has to say what it is. Names that are all integers are sorted as such, others as text, and nodes are
+    numbered in that order. A table in which no pair is given in both directions is undirected, one row an edge; one
+    that gives some pairs in both directions and others in one is directed. In Parquet, where the metadata of
+    the schema have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges. A folder
+    with files that end in `.parquet`, as Dask and Spark write them, is one table; files that begin with _ or a dot are
+    no part of it.
 
     A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph Benchmark, such as `arxiv` or
     `products`. It has `raw/num-node-list.csv.gz`, too, and if they are known `raw/node-feat.csv.gz`,
@@ -51,6 +70,16 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
 
     Args:
         path: the file, or the folder.
+        source: of a table, the column of the first ends.
+        target: of a table, the column of the second ends.
+        weight: of a table, the column of the weights.
+        header: whether the first row of a text is a header.
+        delimiter: what stands between the cells of a text; a blank for any number of blanks.
+        decimal: what stands before the fraction of a number in a text: a point or a comma.
+        encoding: of a text, such as latin-1 or utf-16.
+        duplicates: of a table, what becomes of several rows for one edge: the largest weight (`max`), the `sum`, the
+            number of rows (`count`) or the `first` weight.
+        nodes: a table of the nodes.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
 
     Returns:
@@ -58,8 +87,19 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
 
     Raises:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
+        ParameterError: the file is no table, and something was said of one.
     """
-    return as_graph(Path(path), symmetrize=symmetrize)
+    options = TableOptions(
+        source=source,
+        target=target,
+        weight=weight,
+        header=header,
+        delimiter=delimiter,
+        decimal=decimal,
+        encoding=encoding,
+        duplicates=duplicates,
+    )
+    return read_graph(Path(path), options, nodes=nodes, symmetrize=symmetrize)[0]
 
 
 def open_source(source: str | Path | Graph) -> EdgeSource:

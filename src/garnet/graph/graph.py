@@ -10,16 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.collect import collect
 from garnet.graph.fingerprint import fingerprint_of
 from garnet.graph.interop import networkx_source, to_networkx, to_pyg
+from garnet.graph.node_table import NodeTable
+from garnet.graph.read_report import ReadReport
 from garnet.io.arrays import as_array, sound_matrix
 from garnet.io.checks import checked_features, checked_labels, checked_names, checked_split
-from garnet.io.edge_source import GraphArrays
+from garnet.io.edge_source import EdgeSource, GraphArrays
 from garnet.io.formats import open_path, save_arrays
+from garnet.io.frames import frame_source, is_frame, is_list_of_pairs, pairs_source
 from garnet.io.pyg_file import data_source
+from garnet.io.table_layout import Column, Duplicates, TableOptions
 
 if TYPE_CHECKING:
     import networkx
@@ -179,44 +183,77 @@ class Graph:
 
 
 def as_graph(
-    source: Any,
+    data: Any,
+    /,
     *,
+    source: Column | None = None,
+    target: Column | None = None,
+    weight: Column | None = None,
+    duplicates: Duplicates = "max",
+    nodes: Any = None,
+    id: str | None = None,  # noqa: A002
     features: Any = None,
-    labels: ArrayLike | None = None,
-    split: Split | None = None,
+    labels: ArrayLike | str | None = None,
+    split: Split | str | None = None,
     names: ArrayLike | None = None,
     symmetrize: bool = False,
 ) -> Graph:
     """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
 
     One rule for every kind of input: self-loops and zero weights are dropped; of several weights given for the
-    same ordered pair the largest counts; a graph that is not symmetric is refused unless `symmetrize` is set, and then
-    an edge has the larger of its two weights.
+    same ordered pair the largest counts, unless `duplicates` says otherwise; a graph that is not symmetric is refused
+    unless `symmetrize` is set, and then an edge has the larger of its two weights, or what `duplicates` makes of them.
 
     Args:
-        source: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
-            array; a PyTorch Geometric `Data`; a NetworkX graph; or a pair `(edge_index, n)` with `edge_index` (2, m).
-        features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the source.
-        labels: (n,) integers, negative where unknown; overrides those of the source.
-        split: training, validation and test nodes; overrides that of the source.
-        names: (n,) integers or text; overrides those of the source.
+        data: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
+            array; a PyTorch Geometric `Data`; a NetworkX graph; a DataFrame of pandas or polars, or a table of Arrow,
+            with a row for each edge; a list of pairs, or of pairs with weights; or a pair `(edge_index, n)` with
+            `edge_index` (2, m).
+        source: of a table, the column of the first ends. Without it the columns must be called so that there is no
+            doubt, as by `load_graph`.
+        target: of a table, the column of the second ends.
+        weight: of a table, the column of the weights.
+        duplicates: of a table, what becomes of several rows for one edge: `max`, `sum`, `count` or `first`.
+        nodes: a table of nodes: a DataFrame, or the path of a .csv, .tsv or .parquet file. Nodes that are only in it
+            have no edges. See `garnet.NodeTable` for how its columns are read.
+        id: of the table of nodes, the column of their names; by default one called so, or the first.
+        features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the data. With a table of nodes
+            the names of its columns.
+        labels: (n,) integers, negative where unknown; overrides those of the data. With a table of nodes the name of a
+            column, of any type.
+        split: training, validation and test nodes; overrides that of the data. With a table of nodes the name of a
+            column with `train`, `val` and `test`.
+        names: (n,) integers or text; overrides those of the data.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
 
     Returns:
-        The graph, which shares no memory that a later change of the source could reach through the adjacency.
+        The graph, which shares no memory that a later change of the data could reach through the adjacency.
 
     Raises:
-        GraphError: the source is no graph, or a part of it is malformed.
+        GraphError: the data are no graph, or a part of them is malformed.
 
     Example:
         >>> import numpy as np
         >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
         Graph(4 nodes, 2 edges)
+        >>> as_graph([("ann", "bob"), ("bob", "cy")]).names.tolist()
+        ['ann', 'bob', 'cy']
     """
-    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names)):
-        return source
-    graph = Graph.of(_read(source, symmetrize))
+    if isinstance(data, Graph) and all(part is None for part in (features, labels, split, names, nodes)):
+        return data
+    options = TableOptions(source=source, target=target, weight=weight, duplicates=duplicates)
+    table: NodeTable | None = None
+    if nodes is not None:
+        named: dict[str, Any] = {"id": id, "features": features, "labels": labels, "split": split}
+        table = NodeTable(nodes, **named)
+        features = labels = split = None
+    elif id is not None:
+        raise GraphError(f"There is no table of nodes that could have the column {id!r}; give it as nodes.")
+    graph, _ = read_graph(data, options, nodes=table, symmetrize=symmetrize)
     n = graph.num_nodes
+    for column in (labels, split):
+        if isinstance(column, str):
+            raise GraphError(f"There is no table of nodes that could have the column {column!r}; give it as nodes.")
     if split is not None and not isinstance(split, Split):
         raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
     return Graph(
@@ -228,38 +265,77 @@ def as_graph(
     )
 
 
-def _read(source: Any, symmetrize: bool) -> GraphArrays:
-    """The adjacency of any kind of source, and what else it carries, all of it checked."""
-    if isinstance(source, Graph):
-        return source.to_arrays()
-    if isinstance(source, str | Path):
-        return collect(open_path(Path(source)), symmetrize=symmetrize)
-    if (isinstance(source, np.ndarray) and source.ndim == 2) or sp.issparse(source):
-        if source.ndim != 2 or source.shape[0] != source.shape[1]:
-            raise GraphError(f"An adjacency matrix must be square. Got shape {source.shape} instead.")
-        if sp.issparse(source):
-            entries = sound_matrix(source, "The adjacency matrix").tocoo()
+def read_graph(
+    data: Any,
+    options: TableOptions = TableOptions(),  # noqa: B008
+    *,
+    nodes: NodeTable | None = None,
+    symmetrize: bool = False,
+) -> tuple[Graph, ReadReport | None]:
+    """The graph of anything that `as_graph` reads, and what was read in words, where there was something to guess.
+
+    Args:
+        data: what holds the graph.
+        options: how it is to be read, if it is a table of edges.
+        nodes: a table of its nodes.
+        symmetrize: accept a directed graph and keep each of its edges in both directions.
+
+    Raises:
+        GraphError: the data are no graph, or a part of them is malformed.
+        ParameterError: an option can only be said of a table.
+    """
+    opened = _opened(data, options, symmetrize)
+    if isinstance(opened, GraphArrays):
+        arrays, report = opened, None
+        if nodes is not None:
+            arrays, notes = nodes.joined(arrays)
+            report = ReadReport(pairs=0, nodes=arrays.adjacency.shape[0], edges=arrays.adjacency.nnz // 2, notes=notes)
+        return Graph.of(arrays), report
+    arrays, report = collect(opened, symmetrize=symmetrize, also=None if nodes is None else nodes.names)
+    if nodes is not None:
+        arrays, notes = nodes.joined(arrays)
+        report = replace(report, notes=notes)
+    return Graph.of(arrays), report
+
+
+def _opened(data: Any, options: TableOptions, symmetrize: bool) -> GraphArrays | EdgeSource:
+    """What any kind of input gives: pairs that are to be put together, or an adjacency matrix."""
+    if isinstance(data, str | Path):
+        return open_path(Path(data), options=options)
+    if is_frame(data):
+        return frame_source(data, options)
+    if is_list_of_pairs(data):
+        return pairs_source(data, options)
+    if said := options.said:
+        raise ParameterError(f"{type(data).__name__} is no table of edges, so it has no {said[0]} to choose.")
+    if isinstance(data, Graph):
+        return data.to_arrays()
+    if (isinstance(data, np.ndarray) and data.ndim == 2) or sp.issparse(data):
+        if data.ndim != 2 or data.shape[0] != data.shape[1]:
+            raise GraphError(f"An adjacency matrix must be square. Got shape {data.shape} instead.")
+        if sp.issparse(data):
+            entries = sound_matrix(data, "The adjacency matrix").tocoo()
             rows, cols, weights = entries.row, entries.col, entries.data
         else:
-            source = as_array(source, "The adjacency matrix")  # a np.matrix would stay two-dimensional below
-            if source.dtype.kind not in "biuf":
-                raise GraphError(f"Edge weights must be numbers. Got dtype {source.dtype} instead.")
-            rows, cols = np.nonzero(source)
-            weights = source[rows, cols]
-        return GraphArrays(build_adjacency(rows, cols, weights, source.shape[0], symmetrize))
-    if isinstance(source, tuple) and len(source) == 2:
-        edge_index = as_array(source[0], "An edge_index")
+            data = as_array(data, "The adjacency matrix")  # a np.matrix would stay two-dimensional below
+            if data.dtype.kind not in "biuf":
+                raise GraphError(f"Edge weights must be numbers. Got dtype {data.dtype} instead.")
+            rows, cols = np.nonzero(data)
+            weights = data[rows, cols]
+        return GraphArrays(build_adjacency(rows, cols, weights, data.shape[0], symmetrize))
+    if isinstance(data, tuple) and len(data) == 2:
+        edge_index = as_array(data[0], "An edge_index")
         if edge_index.ndim != 2 or edge_index.shape[0] != 2:
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
-        return GraphArrays(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
-    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
-        return collect(data_source(source), symmetrize=symmetrize)
-    if hasattr(source, "nodes") and hasattr(source, "is_directed"):
-        return collect(networkx_source(source), symmetrize=symmetrize)
+        return GraphArrays(build_adjacency(edge_index[0], edge_index[1], weights, data[1], symmetrize))
+    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(data).__mro__):
+        return data_source(data)
+    if hasattr(data, "nodes") and hasattr(data, "is_directed"):
+        return networkx_source(data)
     raise GraphError(
-        f"Cannot read a graph from {type(source).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
-        "Data, a NetworkX graph, or (edge_index, n)."
+        f"Cannot read a graph from {type(data).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
+        "Data, a NetworkX graph, a DataFrame, a list of pairs, or (edge_index, n)."
     )
 
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.io.checks import Pairs, Parts, RowIs, checked_labels, checked_names, checked_size, checked_split
+from garnet.io.table_layout import Duplicates
 from garnet.io.text import reading
 
 FeatureBlock: TypeAlias = "NDArray[np.float32] | sp.csr_array"
@@ -56,6 +57,8 @@ class EdgeSource:
         count: gives the number of pairs; None where only reading them all would tell.
         text: the file of the pairs, if that is a text.
         path: the file, or the folder; None for a graph in memory.
+        table: how a table of edges is read, in words; empty for other sources.
+        duplicates: what becomes of several pairs of the same nodes.
     """
 
     edges: Callable[[int | None], Iterator[Pairs]]
@@ -68,6 +71,8 @@ class EdgeSource:
     count: Callable[[], int | None] = lambda: None
     text: Path | None = None
     path: Path | None = None
+    table: str = ""
+    duplicates: Duplicates = "max"
 
     def __post_init__(self) -> None:
         if self.num_nodes is None:

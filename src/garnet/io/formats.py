@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.io.atomic import atomic_path
 from garnet.io.edge_list import open_edge_list, write_edge_list
 from garnet.io.edge_source import EdgeSource, GraphArrays
@@ -18,7 +18,9 @@ from garnet.io.npz import open_npz, write_npz
 from garnet.io.ogb import is_ogb, open_ogb
 from garnet.io.parquet import open_parquet, parts_of
 from garnet.io.pyg_file import open_pt
+from garnet.io.table_layout import TableOptions
 from garnet.io.text import reading
+from garnet.io.text_table import BLANKS
 
 Use = Literal["read", "stream", "write"]
 """What a file is for: to be read, to be read piece by piece, or to be written."""
@@ -35,14 +37,16 @@ class Format:
         holds: what it can hold beside edges and weights.
         streams: whether it can be read piece by piece, within a bound on memory.
         is_text: whether it is text, and may be packed, with `.gz` after the ending.
+        is_table: whether it is a table, of which somebody may say how it is to be read.
     """
 
     ending: str
-    open: Callable[[Path], EdgeSource]
+    open: Callable[..., EdgeSource]
     write: Callable[[GraphArrays, BinaryIO], None] | None = None
     holds: tuple[str, ...] = ()
     streams: bool = False
     is_text: bool = False
+    is_table: bool = False
 
     def serves(self, use: Use) -> bool:
         """Whether a file of this kind can be used so."""
@@ -56,48 +60,67 @@ LONELY = "nodes without edges"
 """Which a list of edges cannot hold."""
 
 
-def _edge_list(ending: str, delimiter: str | None) -> Format:
+def _edge_list(ending: str, *candidates: str) -> Format:
+    """A text whose cells one of some characters divides, the first of them where it is written."""
     return Format(
         ending=ending,
-        open=partial(open_edge_list, delimiter=delimiter),
-        write=partial(write_edge_list, delimiter=delimiter or "\t"),
+        open=partial(open_edge_list, candidates=candidates),
+        write=partial(write_edge_list, delimiter=candidates[0]),
         holds=("names",),
         streams=True,
         is_text=True,
+        is_table=True,
     )
 
 
 FORMATS = (
     Format(ending=".npz", open=open_npz, write=write_npz, holds=(*NODE_FACTS, LONELY), streams=True),
     Format(ending=".mtx", open=open_matrix_market, write=write_matrix_market, holds=(LONELY,), is_text=True),
-    _edge_list(".csv", ","),
-    _edge_list(".tsv", "\t"),
-    _edge_list(".txt", None),
-    _edge_list(".edges", None),
-    Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True),
+    _edge_list(".csv", ",", ";", "\t", "|"),
+    _edge_list(".tsv", "\t", ",", ";", "|"),
+    _edge_list(".txt", "\t", ",", ";", "|", BLANKS),
+    _edge_list(".edges", "\t", ",", ";", "|", BLANKS),
+    Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True, is_table=True),
     Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
 )
 """The formats of single files. A folder holds a graph of OGB, or a list of edges in several Parquet files."""
 
 
-def open_path(path: Path, use: Literal["read", "stream"] = "read") -> EdgeSource:
+def open_path(
+    path: Path,
+    use: Literal["read", "stream"] = "read",
+    options: TableOptions = TableOptions(),  # noqa: B008
+) -> EdgeSource:
     """What a file or a folder holds, as its reader gives it.
+
+    Args:
+        path: the file, or the folder.
+        use: what it is for.
+        options: how it is to be read, if it is a table.
 
     Raises:
         GraphError: there is no such file, none of the formats is its own, or what is read of it now does not belong to
             a graph. What is wrong with its edges is said when these are read.
+        ParameterError: it is no table, and somebody says how a table is to be read.
     """
     if is_ogb(path):
+        _require_table(False, path, options)
         return open_ogb(path)
     with reading(path):
         if path.is_dir():
             if not parts_of(path):
                 raise GraphError("it is a folder without .parquet files and without raw/edge.csv.gz.")
-            return open_parquet(path)
+            return open_parquet(path, options)
     found = format_of(path, use)
     with reading(path):
         _require_file(path)
-        return found.open(path)
+        _require_table(found.is_table, path, options)
+        return found.open(path, options) if found.is_table else found.open(path)
+
+
+def _require_table(is_table: bool, path: Path, options: TableOptions) -> None:
+    if not is_table and (said := options.said):
+        raise ParameterError(f"{path.name} is no table of edges, so it has no {said[0]} to choose; leave that out.")
 
 
 def format_of(path: Path, use: Use) -> Format:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.errors import GraphError, MissingExtra
+from garnet.errors import GraphError, MissingExtra, ParameterError
 from garnet.io.checks import Pairs, checked_pairs
-from garnet.io.edge_list import HEADERS, LONGEST_NAME
 from garnet.io.edge_source import EdgeSource
 from garnet.io.limits import require_memory, require_plausible, require_unfolding
+from garnet.io.table_layout import Layout, TableOptions, layout_of
 from garnet.io.text import reading
+from garnet.io.text_rows import LONGEST_NAME
 
 NUM_NODES = b"garnet:num_nodes"
 """A key of the schema's metadata: the number of nodes, in digits, where nodes are known by numbers from 0 on."""
@@ -33,23 +34,22 @@ class _Header(NamedTuple):
     """What the end of a file tells.
 
     Attributes:
-        columns: of the two ends and, if there are three, of weights.
+        columns: of the two ends and, if there is one, of weights.
+        layout: how the table is read.
         num_rows: of the file.
         num_nodes: where the metadata give it; None where the ends are names.
         names_are: "integer" or "text"; None if there are none.
     """
 
     columns: tuple[str, ...]
+    layout: Layout
     num_rows: int
     num_nodes: int | None
     names_are: str | None
 
 
-def open_parquet(path: Path) -> EdgeSource:
-    """A list of edges, by the rules that `load_graph` states; only the ends of the files are read now.
-
-    Ends are in the columns source, target (or src, dst and so on), or else in the first two; weights in the column
-    weight, or in the third of three.
+def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSource:  # noqa: B008
+    """A table of edges, by the rules that `load_graph` states; only the ends of the files are read now.
 
     Raises:
         GraphError: a file is not a whole Parquet file, has no such columns, or other ones than those before it.
@@ -57,9 +57,10 @@ def open_parquet(path: Path) -> EdgeSource:
     """
     with reading(path):
         files = parts_of(path)
-    headers = [_header(file) for file in files]
+    _require_no_text(path, options)
+    headers = [_header(file, options) for file in files]
     _require_alike(files, headers)
-    columns, _, n, _ = headers[0]
+    columns, layout, _, n, _ = headers[0]
     num_rows = sum(header.num_rows for header in headers)
     with reading(path):
         require_plausible(n or 0, num_rows, "nodes")
@@ -79,7 +80,15 @@ def open_parquet(path: Path) -> EdgeSource:
                     weights = _weights(batch.column(columns[2]), columns[2]) if columns[2:] else None
                     yield checked_pairs(heads, tails, weights, n)
 
-    return EdgeSource(edges=edges, num_nodes=n, row_is="either", count=lambda: num_rows, path=path)
+    return EdgeSource(
+        edges=edges,
+        num_nodes=n,
+        row_is="either",
+        count=lambda: num_rows,
+        path=path,
+        table=str(layout),
+        duplicates=options.duplicates,
+    )
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
@@ -94,7 +103,7 @@ def _require_alike(files: tuple[Path, ...], headers: list[_Header]) -> None:
     """Refuse a file that has other columns than the first, other names, or another number of nodes."""
     first = headers[0]
     named = [(file.name, header.names_are) for file, header in zip(files, headers, strict=True) if header.names_are]
-    for file, (columns, _, num_nodes, kind) in zip(files, headers, strict=True):
+    for file, (columns, _, _, num_nodes, kind) in zip(files, headers, strict=True):
         with reading(file):
             if columns != first.columns:
                 raise GraphError(
@@ -158,18 +167,24 @@ def _kind(arrow_type: Any) -> str | None:
     return "text" if types.is_string(arrow_type) or types.is_large_string(arrow_type) else None
 
 
-def _header(file: Path) -> _Header:
+def _header(file: Path, options: TableOptions) -> _Header:
     with _opened(file) as rows:
         schema, facts = rows.schema_arrow, rows.metadata
         number = (schema.metadata or {}).get(NUM_NODES)
         if number is not None and not (number.isdigit() and len(number) <= 18):
             raise GraphError(f"its metadata give the number of nodes as {number[:40]!r}, which is no number.")
-        columns = _columns(schema.names)
+        names = [name for name in schema.names if not _INDEX.fullmatch(name)]
+        layout = layout_of(names, options)
+        places = (*layout.ends, *([] if layout.weight is None else [layout.weight]))
+        columns = tuple(names[place] for place in places)
+        twice = next((name for name in columns if names.count(name) > 1), None)
+        if twice is not None:
+            raise GraphError(f"it has {names.count(twice)} columns of the name '{twice}'; rename all but one.")
         kind = _kind_of_names(schema, columns) if facts.num_rows else None
         # Of a single column the metadata must not be asked: where those are malformed, Arrow ends the process.
         held = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         require_unfolding(held + _BYTES_OF_A_ROW * facts.num_rows, file.stat().st_size, "it")
-        return _Header(columns, facts.num_rows, None if number is None else int(number), kind)
+        return _Header(columns, layout, facts.num_rows, None if number is None else int(number), kind)
 
 
 def _kind_of_names(schema: Any, columns: tuple[str, ...]) -> str:
@@ -206,19 +221,8 @@ def _opened(file: Path, texts: tuple[str, ...] = ()) -> Iterator[Any]:
             raise GraphError(f"it is not a whole Parquet file ({' '.join(str(error).split())}).") from error
 
 
-def _columns(names: list[str]) -> tuple[str, ...]:
-    """The columns of both ends and, if there is one, of weights."""
-    names = [name for name in names if not _INDEX.fullmatch(name)]
-    lower = [name.lower() for name in names]
-    pair = next((pair for pair in HEADERS if set(pair) <= set(lower)), None)
-    ends = [names[lower.index(end)] for end in pair] if pair else names[:2]
-    if len(ends) < 2:
-        raise GraphError(f"it has {len(names)} column(s); an edge list needs two, and may have a third of weights.")
-    twice = next((name for name in ends if names.count(name) > 1), None)
-    if twice is not None:
-        raise GraphError(f"it has {names.count(twice)} columns of the name '{twice}'; rename all but one.")
-    others = [name for name in names if name not in ends]
-    weights = [name for name in others if name.lower() == "weight"] or (others if len(others) == 1 else [])
-    if len(weights) > 1:
-        raise GraphError(f"it has {len(weights)} columns of weights; rename all but one.")
-    return (*ends, *weights)
+def _require_no_text(path: Path, options: TableOptions) -> None:
+    """Refuse what could only be said of a text."""
+    texts = [name for name in options.said if name in ("header", "delimiter", "decimal", "encoding")]
+    if texts:
+        raise ParameterError(f"{path.name} is in Parquet, which has no {texts[0]} to choose; leave that out.")

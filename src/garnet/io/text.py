@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -49,25 +50,50 @@ def reading(path: Path) -> Iterator[None]:
     raise GraphError(f"{_CANNOT_READ} {path}: {reason[:1].lower()}{reason[1:]}")
 
 
-def read_text(path: Path) -> bytes:
-    """The bytes of a text file, unpacked if its name ends in .gz, and never more of them than `TEXT_SHARE` allows."""
+def read_text(path: Path, encoding: str = "utf-8") -> bytes:
+    """A text file in UTF-8, unpacked if its name ends in .gz, and never more of it than `TEXT_SHARE` allows."""
     limit = machine.physical_memory() // TEXT_SHARE
     pieces = bytearray()
-    for chunk in read_chunks(path, _CHUNK):
+    for chunk in read_chunks(path, _CHUNK, encoding):
         pieces += chunk
         if len(pieces) > limit:
             raise GraphError(f"its text is longer than {limit / 1e9:.3g} GB, too much for this machine's memory.")
-    if b"\0" in pieces:
-        raise GraphError("it holds NUL bytes, so it is not a text file.")
-    return bytes(pieces)
+    text = bytes(pieces)
+    require_text_alone(text)
+    return text
 
 
-def read_chunks(path: Path, size: int) -> Iterator[bytes]:
-    """The bytes of a text file, so many at a time, unpacked if its name ends in .gz.
+def require_text_alone(text: bytes) -> None:
+    """Refuse bytes that no text in UTF-8 has, and say so of a text in UTF-16."""
+    if b"\0" in text:
+        marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        every_second = len(text) > 1 and max(text[:256:2].count(0), text[1:256:2].count(0)) > len(text[:256]) // 4
+        likely = "; it looks like UTF-16: say --encoding utf-16 (encoding='utf-16')" if marked or every_second else ""
+        raise GraphError(f"it holds NUL bytes, so it is not a text file{likely}.")
+
+
+def read_chunks(path: Path, size: int, encoding: str = "utf-8") -> Iterator[bytes]:
+    """The bytes of a text file, so many at a time, unpacked if its name ends in .gz; in UTF-8 whatever its encoding.
+
+    What is said to be in UTF-8 is not looked at.
 
     Raises:
-        GraphError: it is not a whole gzip file, or unfolds to more than `require_text` allows.
+        GraphError: it is not a whole gzip file, or unfolds to more than `require_text` allows; or it is not in its
+            encoding.
     """
+    if codecs.lookup(encoding).name == "utf-8":
+        yield from _chunks(path, size)
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        for chunk in _chunks(path, size):
+            yield decoder.decode(chunk).encode("utf-8")
+        yield decoder.decode(b"", True).encode("utf-8")
+    except UnicodeError as error:
+        raise GraphError(f"it is not text in {encoding} ({' '.join(str(error).split())}).") from None
+
+
+def _chunks(path: Path, size: int) -> Iterator[bytes]:
     packed, unfolded = path.stat().st_size, 0
     zipped = path.name.lower().endswith(".gz")
     with unzipping(), gzip.open(path) if zipped else path.open("rb") as stream:
@@ -78,7 +104,7 @@ def read_chunks(path: Path, size: int) -> Iterator[bytes]:
             yield chunk
 
 
-def read_lines(path: Path, size: int, longest: int) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: Path, size: int, longest: int, encoding: str = "utf-8") -> Iterator[tuple[int, bytes]]:
     """The text in pieces of whole lines, of about so many bytes, each with the number of its first line.
 
     Lines end with a line feed, a carriage return or both; a byte order mark is left out.
@@ -87,12 +113,13 @@ def read_lines(path: Path, size: int, longest: int) -> Iterator[tuple[int, bytes
         path: the file, which `read_chunks` reads.
         size: bytes of a piece; one that ends within a line waits for the rest of it.
         longest: bytes that a line may have.
+        encoding: of the text; the pieces are in UTF-8.
 
     Raises:
         GraphError: a line is longer.
     """
     line, rest, begun = 1, b"", False
-    for chunk in read_chunks(path, size):
+    for chunk in read_chunks(path, size, encoding):
         text = rest + chunk
         if not begun and len(text) >= len(BYTE_ORDER_MARK):
             text, begun = text.removeprefix(BYTE_ORDER_MARK), True

@@ -323,8 +323,8 @@ def test_the_command_says_what_it_found(command, tmp_path):
     [
         ("-o", "g.csv"),
         ("--result", "g.npz"),
-        ("-o", "a.csv", "--nodes", "a.csv"),
-        ("-o", "a.csv", "--nodes", "./a.csv"),
+        ("-o", "a.csv", "--nodes-out", "a.csv"),
+        ("-o", "a.csv", "--nodes-out", "./a.csv"),
     ],
 )
 def test_no_file_is_written_over_another_of_the_command(command, tmp_path, monkeypatch, options):

@@ -18,7 +18,7 @@ ATTACK = ("attack", "graph.npz", "-a", "dice", "-b", "5%")
 COMMANDS = {
     "purify": ("purify", "graph.npz", "-o", "out.npz", "--result", "result.npz", "--rank", 8, "--k", 4),
     "purify to text": ("purify", "graph.npz", "-o", "out.csv", "--rank", 8, "--k", 4),
-    "audit": ("audit", "graph.npz", "-o", "a.csv", "--nodes", "n.csv", "--result", "r.npz", "--report", "r.html"),
+    "audit": ("audit", "graph.npz", "-o", "a.csv", "--nodes-out", "n.csv", "--result", "r.npz", "--report", "r.html"),
     "attack": (*ATTACK, "-o", "p.npz", "--graph-output", "g.csv"),
     "train": ("train", "graph.npz", "-o", "model.npz", "--backbone", "gcn", "--seeds", 2, "--epochs", 5),
 }

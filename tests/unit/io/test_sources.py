@@ -225,7 +225,7 @@ def test_a_line_is_counted_from_the_begin_of_the_file(scratch, monkeypatch, name
     ("text", "message"),
     [
         ("0,1\n1,2\n\n0,b\n", "line 4 has the name 'b'; .*integers"),
-        ("a,b\n", "its only row has the name 'a'; .*integers"),
+        ("a,b\n", "line 1 has the name 'a'; .*integers"),
     ],
 )
 def test_names_that_are_texts_are_refused(scratch, monkeypatch, text, message, chunk):
@@ -265,7 +265,7 @@ def test_parquet_is_an_edge_list(scratch):
     expected = as_graph(np.array([[0, 0.5, 0], [0.5, 0, 2], [0, 2, 0]]), names=[-4, 7, 30])
     named = parquet(path, time=[1, 2, 3], Weight=[0.5, 2, 2], dst=[7, 30, 30], src=[-4, 7, 7])
     assert both(named, folder) == expected
-    assert both(parquet(path, a=[-4, 7], b=[7, 30], c=[0.5, 2.0]), folder) == expected
+    assert both(parquet(path, a=[-4, 7], b=[7, 30], w=[0.5, 2.0]), folder) == expected
     plain = as_graph(expected.adjacency.astype(bool), names=[-4, 7, 30])
     assert both(parquet(path, a=[-4, 30], b=[7, 7]), folder) == plain
     directed = parquet(path, a=[-4, 30, 7], b=[7, 7, 30])
@@ -332,7 +332,7 @@ def test_names_that_are_texts_are_read_from_parquet_in_memory_alone(scratch):
             [{"a": [1], "b": [2]}, {"a": [1], "c": [2]}],
             r"part-1.*its columns are a, c where those of part-0.* are a, b",
         ),
-        ([{"a": [1], "b": [2]}, {"a": [1], "b": [2], "c": [0.5]}], r"part-1.*its columns are a, b, c where"),
+        ([{"a": [1], "b": [2]}, {"a": [1], "b": [2], "w": [0.5]}], r"part-1.*its columns are a, b, w where"),
         ([{"a": [1], "b": [2]}, {"a": [1]}], r"part-1.*it has 1 column\(s\)"),
         ([{"a": [1], "b": [2]}, {"a": [1.5], "b": [2]}], r"part-1.*column 'a' has type double"),
         ([], r"list: it is a folder without \.parquet files"),

@@ -1,0 +1,250 @@
+"""Which columns of a table are the ends of its edges and their weight: as somebody says, or where there is no doubt."""
+
+from __future__ import annotations
+
+import codecs
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Literal, get_args
+
+from garnet.errors import GraphError, ParameterError, brief
+
+Column = str | int
+"""A column by its name, or by its number from 1 on."""
+
+Duplicates = Literal["max", "sum", "count", "first"]
+"""What becomes of several rows for one edge: the largest weight, their sum, how many there are, or the first weight."""
+
+HEADERS = (
+    ("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2"),
+    ("sender", "receiver"), ("payer", "payee"), ("source_id", "target_id"), ("from_id", "to_id"), ("id_1", "id_2"),
+    ("follower", "followee"), ("citing", "cited"), ("origin", "destination"), ("head", "tail"),
+)  # fmt: skip
+"""What the columns of both ends are called, in small letters, where a table says so."""
+
+WEIGHTS = ("weight", "weights", "w")
+"""What a column of weights is called, likewise."""
+
+_FIRST_WORDS, _SECOND_WORDS = ("from", "src", "source", "send", "pay", "orig"), ("to", "dst", "target", "rec", "dest")
+_SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How a table of edges is to be read; what is None is found out, and refused where it is in doubt.
+
+    Attributes:
+        source: the column of the first ends.
+        target: of the second ends.
+        weight: of the weights; those of a column that nobody names are taken only if it is called so.
+        header: whether the first row of a text has the names of the columns.
+        delimiter: what stands between the cells of a text; a blank for any number of blanks.
+        decimal: what stands before the fraction of a number in a text.
+        encoding: of a text.
+        duplicates: what becomes of several rows for one edge.
+    """
+
+    source: Column | None = None
+    target: Column | None = None
+    weight: Column | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    duplicates: Duplicates = "max"
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target", "weight"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if value is not None and not whole and not (isinstance(value, str) and value):
+                raise _refused(name, "the name of a column, or its number from 1 on", value)
+        if (self.source is None) != (self.target is None):
+            given, missing = ("source", "target") if self.target is None else ("target", "source")
+            raise ParameterError(
+                f"The column of one end is given, {given} {getattr(self, given)!r}, and the other is not; give "
+                f"{missing} as well."
+            )
+        if self.source is not None and self.source == self.target:
+            raise ParameterError(f"Both ends of an edge cannot be the column {self.source!r}; give two columns.")
+        if self.header not in (None, True, False):
+            raise _refused("header", "True, False or None", self.header)
+        if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter) != 1):
+            raise _refused("delimiter", "one character", self.delimiter)
+        if self.delimiter in ('"', "\n", "\r", "\0"):
+            raise _refused("delimiter", "one that can stand between cells", self.delimiter)
+        if self.decimal not in (".", ","):
+            raise _refused("decimal", "'.' or ','", self.decimal)
+        if self.duplicates not in get_args(Duplicates):
+            raise _refused("duplicates", "max, sum, count or first", self.duplicates)
+        try:
+            bytes_of_it = codecs.lookup(self.encoding)
+            "0".encode(bytes_of_it.name)
+        except (LookupError, TypeError, ValueError):
+            raise _refused("encoding", "one that Python knows, such as latin-1 or utf-16", self.encoding) from None
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What somebody said, by the names of the options."""
+        return tuple(one.name for one in fields(self) if getattr(self, one.name) != one.default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What is read of a table.
+
+    Attributes:
+        width: columns of each row.
+        source: place of the first ends, from 0 on.
+        target: of the second ends.
+        weight: of the weights; None if there are none.
+        names: of the columns; None where they have none.
+    """
+
+    width: int
+    source: int
+    target: int
+    weight: int | None = None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Places of both ends."""
+        return self.source, self.target
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The columns that say nothing of the graph."""
+        return tuple(
+            self.called(place) for place in range(self.width) if place not in (self.source, self.target, self.weight)
+        )
+
+    def called(self, place: int) -> str:
+        """A column, as a person knows it."""
+        return f"column {place + 1}" if self.names is None else self.names[place]
+
+    def __str__(self) -> str:
+        said = f"{self.called(self.source)} -> {self.called(self.target)}, "
+        said += "no weights" if self.weight is None else f"weights from {self.called(self.weight)}"
+        return f"{said} (not read: {listed(self.unread)})" if self.unread else said
+
+
+def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
+    """The layout of a table whose columns have names.
+
+    Raises:
+        GraphError: the columns are not there, or nobody says which they are and it is not beyond doubt.
+    """
+    width, lower = len(names), [name.strip().lower() for name in names]
+    if width < 2:
+        raise GraphError(f"it has {width} column(s); a table of edges needs two, and may have one of weights.")
+    weight = None if options.weight is None else _place(options.weight, names)
+    if options.source is not None and options.target is not None:
+        ends = _place(options.source, names), _place(options.target, names)
+    else:
+        pair = next((pair for pair in HEADERS if set(pair) <= set(lower)), None)
+        if pair is not None:
+            ends = _place(_as_written(pair[0], names), names), _place(_as_written(pair[1], names), names)
+        elif width == 2 or (width == 3 and (weight == 2 or lower[2] in WEIGHTS)):
+            ends = 0, 1
+        else:
+            raise GraphError(f"its columns are {listed(names)}; {_asking(names)}")
+    others = [place for place in range(width) if place not in ends]
+    if weight is None:
+        found = [place for place in others if lower[place] in WEIGHTS]
+        if len(found) > 1:
+            told = " and ".join(repr(names[place]) for place in found)
+            raise GraphError(f"it has the columns {told}, which could both be weights; name the one to take.")
+        weight = found[0] if found else None
+    elif weight in ends:
+        raise GraphError(f"its column {names[weight]!r} is an end of the edges, and cannot be their weight as well.")
+    return Layout(width=width, source=ends[0], target=ends[1], weight=weight, names=tuple(names))
+
+
+def layout_without_names(first: Sequence[str], third_is_number: bool, options: TableOptions) -> Layout:
+    """The layout of a table whose columns have no names.
+
+    Args:
+        first: its first row.
+        third_is_number: whether the third column has numbers, and nothing else.
+        options: how it is to be read.
+
+    Raises:
+        GraphError: as for `layout_of`.
+    """
+    width = len(first)
+    if width < 2:
+        raise GraphError(f"its first row has {width} column(s); a table of edges needs two, and may have weights.")
+    weight = None if options.weight is None else _number(options.weight, width)
+    if options.source is not None and options.target is not None:
+        ends = _number(options.source, width), _number(options.target, width)
+    elif width == 2 or (width == 3 and third_is_number and weight in (None, 2)):
+        ends, weight = (0, 1), 2 if width == 3 else None
+    else:
+        told = ", ".join(f"{place + 1}: {brief(cell[:20])}" for place, cell in enumerate(first[:_SHOWN]))
+        raise GraphError(
+            f"its rows have {width} columns without names ({told}{', ...' if width > _SHOWN else ''}); say by number "
+            "which two are the ends of an edge, such as --source 1 --target 2 (source=1, target=2)."
+        )
+    if weight in ends:
+        raise GraphError(f"its column {weight + 1} is an end of the edges, and cannot be their weight as well.")
+    return Layout(width=width, source=ends[0], target=ends[1], weight=weight)
+
+
+def _refused(name: str, wanted: str, got: object) -> ParameterError:
+    return ParameterError(f"The '{name}' of a table must be {wanted}. Got {brief(got)} instead.")
+
+
+def _place(wanted: Column, names: Sequence[str]) -> int:
+    """Where a column is."""
+    if isinstance(wanted, int) or (wanted not in names and wanted.isdecimal()):
+        return _number(wanted, len(names))
+    found = [place for place, name in enumerate(names) if name == wanted] or [
+        place for place, name in enumerate(names) if name.strip().lower() == wanted.strip().lower()
+    ]
+    if len(found) > 1:
+        raise GraphError(f"it has {len(found)} columns of the name {brief(wanted)}; rename all but one.")
+    if not found:
+        near = get_close_matches(wanted, names, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else "."
+        raise GraphError(f"it has no column {brief(wanted)}, only {listed(names)}{meant}")
+    return found[0]
+
+
+def _number(wanted: Column, width: int) -> int:
+    if isinstance(wanted, str) and not (wanted.isdecimal() and len(wanted) < 10):
+        raise GraphError(
+            f"its columns have no names, so there is none called {brief(wanted)}; give its number, from 1 to {width}, "
+            "or say that the first row is a header."
+        )
+    if not 1 <= int(wanted) <= width:
+        raise GraphError(f"it has no column {int(wanted)}, only 1 to {width}.")
+    return int(wanted) - 1
+
+
+def _as_written(name: str, names: Sequence[str]) -> str:
+    return next(one for one in names if one.strip().lower() == name)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names of columns, as many as a sentence can have."""
+    shown = ", ".join(name[:40] for name in names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+def _asking(names: Sequence[str]) -> str:
+    """What to type, with the columns that are the ends by their names, or else the first two."""
+
+    def named(words: Sequence[str], taken: str = "") -> str | None:
+        return next((name for name in names if name != taken and any(word in name.lower() for word in words)), None)
+
+    first = named(_FIRST_WORDS)
+    second = named(_SECOND_WORDS, first or "")
+    if first is None or second is None:
+        first, second = names[:2]
+    return (
+        f"say which two are the ends of an edge, such as --source {shlex.quote(first)} --target {shlex.quote(second)} "
+        f"(source={brief(first)}, target={brief(second)})."
+    )

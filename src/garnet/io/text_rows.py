@@ -1,0 +1,280 @@
+"""The rows of a text with a table of edges, as columns."""
+
+from __future__ import annotations
+
+import csv
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.errors import GraphError
+from garnet.io.table_layout import Layout
+from garnet.io.text import line_breaks, parse_table
+from garnet.io.text_table import BLANKS, TextTable, as_number, is_integer, is_number
+
+LONGEST_NAME = 1000
+"""Characters that the name of a node may have in a list."""
+
+ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
+
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]
+"""The two ends of some rows, integers or Python's texts, and the rows' weights; None if they have none."""
+
+_DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
+_ROWS_AT_ONCE = 1 << 16
+COMMENT_LINES = re.compile(rb"^[ \t]*[#%][^\r\n]*", re.MULTILINE)
+_CHUNK = 1 << 20
+
+
+def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None, only_integers: bool) -> Columns:
+    """The columns of a text, or what is wrong with it and on which line.
+
+    Args:
+        text: in UTF-8, whole lines.
+        first: number of its first line.
+        table: how it is to be read.
+        header: whether its first row is a header; None if that shows in the names of the others.
+        only_integers: refuse other names.
+
+    Raises:
+        GraphError: a row is malformed, and its line is named; or it stays in doubt whether there is a header.
+    """
+    plain = header is False or (header is True and table.certain)
+    found = _quick(text, table, skip=bool(header)) if plain else None
+    if found is not None:
+        return found
+    try:
+        found = _thorough(text, first, table, header)
+        if not only_integers or found[0].dtype.kind != "O":
+            return found
+    except csv.Error as error:
+        raise GraphError(f"its rows are malformed ({error}).") from error
+    except _FaultyRow:
+        pass
+    raise _fault(text, first, table, bool(header), only_integers)
+
+
+class _FaultyRow(Exception):
+    """A row that is no edge is among those that were read."""
+
+
+class _Numbers(dict[str, int]):
+    """The number of each name by the cells that have it: what comes a million times is kept once."""
+
+    def __init__(self) -> None:
+        self.of_names: dict[str, int] = {}
+
+    def __missing__(self, cell: str) -> int:
+        name = cell.strip()
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise _FaultyRow
+        self[cell] = number = self.of_names.setdefault(name, len(self.of_names))
+        return number
+
+
+class _Growing:
+    """Columns that grow by some rows at a time."""
+
+    def __init__(self, table: TextTable) -> None:
+        self._layout, self._decimal = table.layout, table.decimal
+        self._numbers, self._ends, self._weights = _Numbers(), (array("q"), array("q")), array("d")
+
+    def __len__(self) -> int:
+        return len(self._ends[0])
+
+    def name_one_of(self, row: list[str]) -> bool:
+        """Whether an end of a row has the name of a node that is known."""
+        return any(row[place].strip() in self._numbers.of_names for place in self._layout.ends if place < len(row))
+
+    def add(self, rows: list[list[str]]) -> None:
+        """Read some rows more.
+
+        Raises:
+            _FaultyRow: one of them is no edge.
+        """
+        if any(len(row) != self._layout.width for row in rows):
+            raise _FaultyRow
+        columns = list(zip(*rows, strict=True))
+        for end, place in zip(self._ends, self._layout.ends, strict=True):
+            end.extend(map(self._numbers.__getitem__, columns[place]))
+        if self._layout.weight is None:
+            return
+        cells = columns[self._layout.weight]
+        if any("_" in cell for cell in cells):
+            raise _FaultyRow
+        try:
+            self._weights.extend(float(as_number(cell, self._decimal)) for cell in cells)
+        except ValueError:
+            raise _FaultyRow from None
+
+    def begin_with(self, row: list[str]) -> None:
+        """Read a row that stands before the others."""
+        lead = _Growing.__new__(_Growing)
+        lead._layout, lead._decimal, lead._numbers = self._layout, self._decimal, self._numbers
+        lead._ends, lead._weights = (array("q"), array("q")), array("d")
+        lead.add([row])
+        self._ends = lead._ends[0] + self._ends[0], lead._ends[1] + self._ends[1]
+        self._weights = lead._weights + self._weights
+
+    def columns(self) -> Columns:
+        """All rows that were read."""
+        names = list(self._numbers.of_names)
+        whole = all(map(fits, names))
+        table = np.array([int(name) for name in names], np.int64) if whole else np.array(names, np.object_)
+        heads, tails = (table[np.frombuffer(end, np.int64)] if end else table[:0] for end in self._ends)
+        weights = None if self._layout.weight is None else np.array(self._weights, np.float64)
+        return heads, tails, weights
+
+
+def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) -> Columns:
+    """The columns of any table.
+
+    Raises:
+        GraphError: it stays in doubt whether there is a header, or the text is not in UTF-8.
+        _FaultyRow: something is wrong with a row.
+    """
+    rows, read = _rows(text, first, table.delimiter), _Growing(table)
+    begin = next(rows, None) if header is not False else None
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        read.add(some)
+    if begin is None or (header and table.certain):
+        return read.columns()
+    known = read.name_one_of(begin)
+    # No header has the name of a node, and a table of one row has none.
+    if known == bool(header) and len(read):
+        raise table.doubtful
+    if not header:
+        read.begin_with(begin)
+    return read.columns()
+
+
+def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int) -> list[NDArray[np.object_]]:
+    """Some columns of a table with a header, as texts without the blanks around them.
+
+    Raises:
+        GraphError: a row has another number of cells.
+    """
+    found: list[list[str]] = [[] for _ in places]
+    rows = _rows(text, 1, delimiter)
+    try:
+        next(rows, None)
+        done = 1
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            odd = next((place for place, row in enumerate(some) if len(row) != width), None)
+            if odd is not None:
+                raise GraphError(f"its row {done + odd} has {len(some[odd])} column(s) where its header has {width}.")
+            columns = list(zip(*some, strict=True))
+            for cells, place in zip(found, places, strict=True):
+                cells.extend(map(str.strip, columns[place]))
+            done += len(some)
+    except csv.Error as error:
+        raise GraphError(f"its rows are malformed ({error}).") from error
+    return [np.array(cells, np.object_) for cells in found]
+
+
+def _rows(text: bytes, first: int, delimiter: str) -> Iterator[list[str]]:
+    lines = chain.from_iterable(map(_lines, decoded(text, first)))
+    return map(str.split, lines) if delimiter == BLANKS else _cells(lines, delimiter)
+
+
+def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+
+
+def _lines(text: str) -> Iterable[str]:
+    """The lines of a text that have a row."""
+    lines = text.split("\n")
+    full = filter(str.strip, [line + "\n" for line in lines] if '"' in text else lines)
+    return (line for line in full if line.lstrip()[0] not in "#%") if "#" in text or "%" in text else full
+
+
+def decoded(text: bytes, first: int) -> Iterator[str]:
+    """The text in pieces of some lines, without the end of the last of them; all ends are line feeds.
+
+    Raises:
+        GraphError: it is not in UTF-8; the line is named.
+    """
+    begin = 0
+    while begin < len(text):
+        end = text.find(b"\n", begin + _CHUNK) + 1 or len(text)
+        piece = text[begin:end]
+        try:
+            found = piece.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = first + line_breaks(text[: begin + error.start])
+            raise GraphError(
+                f"line {line} is not text in UTF-8; say which encoding it has, such as --encoding latin-1 "
+                "(encoding='latin-1')."
+            ) from None
+        if "\r" in found:
+            found = found.replace("\r\n", "\n").replace("\r", "\n")
+        yield found.removesuffix("\n")
+        begin = end
+
+
+def fits(name: str) -> bool:
+    """Whether a name is an integer of 64 bits."""
+    return is_integer(name) and -(2**63) <= int(name) < 2**63
+
+
+def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
+    """The columns where all names are integers, read by NumPy; None if NumPy finds anything else."""
+    layout = table.layout
+    places = (*layout.ends, *([] if layout.weight is None else [layout.weight]))
+    # NumPy does not see that a row is longer than what it is asked for.
+    if places != tuple(range(layout.width)) or table.decimal != ".":
+        return None
+    if b"#" in text or b"%" in text:
+        text = COMMENT_LINES.sub(b"", text)
+    mark = None if table.delimiter == BLANKS else table.delimiter
+    try:
+        rows = parse_table(text.lstrip(b"\r\n"), _DTYPES[layout.width], delimiter=mark, skip_rows=int(skip))
+    except ValueError:
+        return None
+    return rows["f0"], rows["f1"], rows["f2"] if layout.width == 3 else None
+
+
+def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
+    """What is wrong with the first row that is no edge."""
+    number, layout = first - 1, table.layout
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for piece in decoded(text, first):
+            for line in piece.split("\n"):
+                number += 1
+                start = line.lstrip()
+                if start and start[0] not in "#%":
+                    yield line + "\n"
+
+    rows = map(str.split, lines()) if table.delimiter == BLANKS else _cells(lines(), table.delimiter)
+    try:
+        for place, row in enumerate(rows):
+            cells = [cell.strip() for cell in row]
+            if (place or not header) and (wrong := _wrong(cells, layout, table.decimal, only_integers)):
+                return GraphError(f"line {number} has {wrong}.")
+    except csv.Error as error:
+        return GraphError(f"its rows are malformed ({error}).")
+    return GraphError("its rows are malformed.")
+
+
+def _wrong(cells: list[str], layout: Layout, decimal: str, only_integers: bool) -> str | None:
+    """What is wrong with a row, to go on after "line 7 has"."""
+    if len(cells) != layout.width:
+        return f"{len(cells)} column(s) where the first row has {layout.width}"
+    names = [cells[place] for place in layout.ends]
+    if only_integers and not all(map(fits, names)):
+        return f"the name {next(name for name in names if not fits(name))[:40]!r}; {ONLY_INTEGERS}"
+    if not all(0 < len(name) <= LONGEST_NAME for name in names):
+        return f"a node name that is empty or longer than {LONGEST_NAME} characters"
+    if layout.weight is not None and not is_number(cells[layout.weight], decimal):
+        cell = cells[layout.weight]
+        comma = decimal == "." and is_number(cell, ",")
+        cure = "; if that is its decimal comma, say --decimal , (decimal=',')" if comma else ""
+        return f"the weight {cell[:40]!r}, which is not a number{cure}"
+    return None
