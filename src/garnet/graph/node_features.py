@@ -37,7 +37,7 @@ def encoded(name: str, values: NDArray[Any]) -> tuple[NDArray[np.float32], str]:
     says which are missing. Other values are categories, a feature for each, and one for what is missing.
 
     Raises:
-        GraphError: a number is infinite, or there are too many categories.
+        GraphError: there are too many categories.
     """
     missing = are_missing(values)
     found = _numbers(values, missing)
@@ -75,11 +75,18 @@ def _numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.flo
     return numbers
 
 
-def _scaled(name: str, numbers: NDArray[np.float64], missing: NDArray[np.bool_]) -> tuple[NDArray[np.float32], str]:
-    endless = np.flatnonzero(~np.isfinite(numbers))
-    if len(endless):
+def require_finite(name: str, values: NDArray[Any]) -> None:
+    """Refuse a column of numbers of which one is infinite."""
+    numbers = _numbers(values, are_missing(values))
+    endless = [] if numbers is None else np.flatnonzero(~np.isfinite(numbers)).tolist()
+    if numbers is not None and endless:
         row = endless[0]
-        raise GraphError(f"The column {name!r} has {numbers[row]} in row {row}; a feature must be finite.")
+        raise GraphError(
+            f"The column {name!r} has {numbers[row]} in row {row}, counted from 0; a feature must be finite."
+        )
+
+
+def _scaled(name: str, numbers: NDArray[np.float64], missing: NDArray[np.bool_]) -> tuple[NDArray[np.float32], str]:
     known = numbers[~missing]
     mean = known.mean() if len(known) else 0.0
     spread = known.std() if len(known) else 0.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError, brief
-from garnet.graph.node_features import are_missing, encoded
+from garnet.graph.node_features import are_missing, encoded, require_finite
 from garnet.io.checks import Parts, checked_features, checked_labels
 from garnet.io.columns import NamedColumns
 from garnet.io.edge_source import GraphArrays
@@ -86,6 +86,8 @@ class NodeTable:
         notes = [self._joining(arrays, at)]
         labels, parts, features = arrays.labels, arrays.split, arrays.features
         if self._features:
+            for name in self._features:
+                require_finite(name, self._read[1][name])
             blocks, said = zip(*(encoded(name, self._spread(name, at, n)) for name in self._features), strict=True)
             features = checked_features(np.hstack(blocks), n)
             notes.append(f"features: {'; '.join(said)}")
@@ -128,15 +130,17 @@ class NodeTable:
     @cached_property
     def _read(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """The names, and all columns that were asked for."""
-        asked = [self._columns.place(one, "what it is asked for") for one in self._asked]
-        wanted = list(dict.fromkeys([self._id, *asked, *self._features]))
+        wanted = [self._id, *(self._columns.place(one, "what it is asked for") for one in self._asked)]
+        wanted = list(dict.fromkeys([*wanted, *self._features]))
         columns = self._columns.read(wanted)
         return self._named(columns[self._id]), columns
 
     def _named(self, values: NDArray[Any]) -> NDArray[Any]:
         missing = np.flatnonzero(are_missing(values))
         if len(missing):
-            raise GraphError(f"{self._columns.called} has no name in row {missing[0]} of its column {self._id!r}.")
+            raise GraphError(
+                f"{self._columns.called} has no name in row {missing[0]}, counted from 0, of its column {self._id!r}."
+            )
         texts = [str(value).strip() for value in values.tolist()]
         if values.dtype.kind == "f":
             raise GraphError(f"The column {self._id!r} has the type {values.dtype}; names are integers or texts.")
@@ -213,7 +217,8 @@ class NodeTable:
             part = _PARTS.get(str(value).strip().lower())
             if part is None:
                 raise GraphError(
-                    f"The column {name!r} has {brief(value)} in row {row}; a part is train, val or test, or nothing."
+                    f"The column {name!r} has {brief(value)} in row {row}, counted from 0; a part is train, val or test, "
+                    "or nothing."
                 )
             parts[part].append(int(at[row]))
         train, val, test = (np.array(sorted(part), np.int64) for part in parts)

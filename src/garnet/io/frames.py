@@ -109,11 +109,11 @@ def _names(values: NDArray[Any], called: str) -> NDArray[Any]:
     for place, value in enumerate(found):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if value is None or value != value:  # NaN, NaT and NA of pandas are unlike themselves
-            raise GraphError(f"The column {called!r} has no name in row {place}; fill it or drop the row.")
+            raise GraphError(f"The column {called!r} has no name in row {place}, counted from 0; fill it or drop it.")
         if not whole and not (isinstance(value, str) and 0 < len(value) <= LONGEST_NAME):
             raise GraphError(
-                f"The column {called!r} has {brief(value)} in row {place}; nodes are named by integers, or by texts of "
-                f"1 to {LONGEST_NAME} characters."
+                f"The column {called!r} has {brief(value)} in row {place}, counted from 0; nodes are named by "
+                f"integers, or by texts of 1 to {LONGEST_NAME} characters."
             )
     if all(not isinstance(value, str) for value in found):
         return as_array(found, f"The column {called!r}").astype(np.int64)
@@ -124,7 +124,9 @@ def _weights(values: NDArray[Any], called: str) -> NDArray[Any]:
     if values.dtype.kind in "biuf":
         missing = np.flatnonzero(np.isnan(values.astype(np.float64)))
         if len(missing):
-            raise GraphError(f"The column {called!r} has no weight in row {missing[0]}; fill it or drop the row.")
+            raise GraphError(
+                f"The column {called!r} has no weight in row {missing[0]}, counted from 0; fill it or drop it."
+            )
         return values
     try:
         return np.array([float(value) for value in values.tolist()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -27,7 +28,9 @@ HEADERS = (
 WEIGHTS = ("weight", "weights", "w")
 """What a column of weights is called, likewise."""
 
-_FIRST_WORDS, _SECOND_WORDS = ("from", "src", "source", "send", "pay", "orig"), ("to", "dst", "target", "rec", "dest")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_FIRST_WORDS = ("from", "src", "source", "sender", "payer", "orig", "origin", "debtor", "follower", "citing")
+_SECOND_WORDS = ("to", "dst", "target", "receiver", "payee", "dest", "destination", "creditor", "followee", "cited")
 _SHOWN = 12
 
 
@@ -237,11 +240,10 @@ def listed(names: Sequence[str]) -> str:
 def _asking(names: Sequence[str]) -> str:
     """What to type, with the columns that are the ends by their names, or else the first two."""
 
-    def named(words: Sequence[str], taken: str = "") -> str | None:
-        return next((name for name in names if name != taken and any(word in name.lower() for word in words)), None)
+    def named(words: Sequence[str]) -> str | None:
+        return next((name for name in names if {*words} & {one.lower() for one in _WORD.findall(name)}), None)
 
-    first = named(_FIRST_WORDS)
-    second = named(_SECOND_WORDS, first or "")
+    first, second = named(_FIRST_WORDS), named(_SECOND_WORDS)
     if first is None or second is None:
         first, second = names[:2]
     return (

@@ -76,7 +76,7 @@ def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: Ta
     others = [row for row in others if len(row) == len(first)]
     header, certain = _header(first, others, options)
     numbers = len(first) == 3 and is_number(first[2].replace("_", ""), options.decimal)
-    if header or (header is None and len(first) > 3):
+    if header or (header is None and len(first) > 2):
         layout = layout_of(first, options)
     else:
         layout = layout_without_names(first, numbers, options)
