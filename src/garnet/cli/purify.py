@@ -23,11 +23,12 @@ from garnet.cli.console import (
 from garnet.cli.disk import names_a_file, purify_on_disk, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
-from garnet.cli.tables import require_plain_tables
+from garnet.cli.tables import require_plain_tables, said_of_tables
 from garnet.progress import Step
 
 if TYPE_CHECKING:
     from garnet.graph.graph import Graph
+    from garnet.purify.result import Purification
     from garnet.purify.settings import Features
 
 
@@ -83,6 +84,16 @@ def purify(
         Path | None,
         typer.Option("--result", help="Also write what became of every edge to this .npz file, for garnet report."),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", help="Also write every edge, kept, dropped or new, with score and reason: .csv or .parquet."
+        ),
+    ] = None,
+    nodes_out: Annotated[
+        Path | None,
+        typer.Option("--nodes-out", help="Also write every node, with edges or without: .csv or .parquet."),
+    ] = None,
     scratch: Annotated[
         Path | None,
         typer.Option(
@@ -99,11 +110,13 @@ def purify(
 
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
+    from garnet.audit.table import require_table, save_table
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
     from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
+    from garnet.purify.tables import ledger_table, node_table
 
     purifier = GARNET(
         rank=None if rank is None else number(rank, "rank", "auto", int, "low"),
@@ -127,9 +140,14 @@ def purify(
     if not isinstance(place, InMemory) and device != "cpu":
         raise ParameterError(f"With --memory or --cluster the work is done on CPUs; leave --device {device} out.")
     if isinstance(place, InMemory) and output.suffix.lower() == ".parquet":
-        raise ParameterError(f"To write the table {output}, say how much memory may be used: --memory 8GB.")
-    if isinstance(place, InMemory) or names_a_file(output):
+        require_table(output)
+    elif isinstance(place, InMemory) or names_a_file(output):
         require_writable(output)
+    for option, table in (("--ledger", ledger), ("--nodes-out", nodes_out)):
+        if table is not None and not isinstance(place, InMemory):
+            raise ParameterError(f"With --memory or --cluster there is no table for {option}; leave {option} out.")
+        if table is not None:
+            require_table(table)
     if save_as is not None:
         if not isinstance(place, InMemory):
             raise ParameterError("With --memory or --cluster no edges are kept for a report; leave --result out.")
@@ -149,7 +167,7 @@ def purify(
         else:
             say_result(source, output, summary, as_json=as_json)
         return
-    outputs = Outputs(context, written=["output", "save_as"], read=["source"])
+    outputs = Outputs(context, written=["output", "save_as", "ledger", "nodes_out"], read=["source"])
     if outputs.done:
         return
     with outputs, stages() as progress:
@@ -157,14 +175,41 @@ def purify(
         graph = read_graph(source, symmetrize)
         result = purifier.purify(graph, place=place, progress=progress)
         progress(Step("write"))
-        result.graph.save(outputs.staged(output))
+        _write(source, graph, result, output, outputs.staged(output))
+        if ledger is not None:
+            save_table(ledger_table(graph, result), outputs.staged(ledger))
+        if nodes_out is not None:
+            save_table(node_table(graph, result), outputs.staged(nodes_out))
         if save_as is not None:
             from garnet.report.purification_record import PurificationRecord
 
             PurificationRecord.of(graph, result, command=command_line()).save(outputs.staged(save_as))
-    if missing := left_out(result.graph, output):
+    if output.suffix.lower() != ".parquet" and (missing := left_out(result.graph, output)):
         err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
     say_result(source, output, result.summary(), as_json=as_json)
+
+
+def _write(source: Path, graph: Graph, result: Purification, output: Path, staged: Path) -> None:
+    """Write the purified graph, as a table where the ending says so.
+
+    Where nothing may be added to a table, its rows are written as they were, but for those of dropped edges.
+    """
+    from garnet.audit.table import save_table
+    from garnet.io.edge_list import TEXT_MARKS, save_edge_list
+    from garnet.purify.kept_rows import PARQUET, keeps_rows, write_kept_rows
+    from garnet.purify.tables import edge_table
+
+    ending = Path(output.name.lower().removesuffix(".gz")).suffix
+    if result.parameters.only_drop and keeps_rows(source, output):
+        kept, every = write_kept_rows(source, said_of_tables()[0], graph, result, staged)
+        err.print(f"wrote {kept:,} of the {every:,} rows of {printable(source.name)} as they were", soft_wrap=True)
+    elif ending == PARQUET:
+        save_table(edge_table(graph, result), staged)
+    elif ending in TEXT_MARKS:
+        table = edge_table(graph, result)
+        save_edge_list(result.graph.to_arrays(), staged, {name: table[name] for name in ("status", "original")})
+    else:
+        result.graph.save(staged)
 
 
 def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:

@@ -217,8 +217,8 @@ class NodeTable:
             part = _PARTS.get(str(value).strip().lower())
             if part is None:
                 raise GraphError(
-                    f"The column {name!r} has {brief(value)} in row {row}, counted from 0; a part is train, val or test, "
-                    "or nothing."
+                    f"The column {name!r} has {brief(value)} in row {row}, counted from 0; a part is train, val or "
+                    "test, or nothing."
                 )
             parts[part].append(int(at[row]))
         train, val, test = (np.array(sorted(part), np.int64) for part in parts)

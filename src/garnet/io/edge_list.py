@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from garnet.errors import GraphError
+from garnet.io.atomic import atomic_path
 from garnet.io.checks import Pairs, checked_pairs
 from garnet.io.edge_source import EdgeSource, GraphArrays, rows_between
 from garnet.io.table_layout import TableOptions
 from garnet.io.text import BYTE_ORDER_MARK, line_breaks, read_chunks, read_lines, read_text, reading, require_text_alone
-from garnet.io.text_rows import LONGEST_NAME, columns_of, decoded
-from garnet.io.text_table import TextTable, text_table
+from garnet.io.text_rows import LONGEST_NAME, columns_of, decoded, rows_in
+from garnet.io.text_table import BLANKS, TextTable, text_table
+
+TEXT_MARKS = {
+    ".csv": (",", ";", "\t", "|"),
+    ".tsv": ("\t", ",", ";", "|"),
+    ".txt": ("\t", ",", ";", "|", BLANKS),
+    ".edges": ("\t", ",", ";", "|", BLANKS),
+}
+"""What may stand between the cells of a text with this ending, the likeliest first; it is what is written."""
 
 _ROWS_AT_ONCE = 1 << 16
 _SHORTEST_ROW = 4
@@ -128,8 +140,65 @@ def _pairs(pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only
         raise GraphError("it has no edges.")
 
 
-def write_edge_list(graph: GraphArrays, stream: BinaryIO, delimiter: str) -> None:
+def filter_rows(
+    path: Path,
+    options: TableOptions,
+    candidates: Sequence[str],
+    kept: Callable[[list[str], list[str]], NDArray[np.bool_]],
+    output: Path,
+) -> tuple[int, int]:
+    """Write the rows of a table of which something holds, with its header; gives how many, and of how many.
+
+    Args:
+        path: a text that has been read before.
+        options: how it was read.
+        candidates: as for `open_edge_list`.
+        kept: tells of rows, by both ends, which to write.
+        output: the file, a text; its ending says what stands between cells.
+    """
+    stayed = every = 0
+    with reading(path):
+        table = _begins(path, options, candidates)
+        text = read_text(path, options.encoding).removeprefix(BYTE_ORDER_MARK)
+    with atomic_path(output) as unfinished, unfinished.open("wb") as file:
+        stream = io.TextIOWrapper(_packing(output, file), encoding="utf-8", newline="", write_through=True)
+        ending = Path(output.name.lower().removesuffix(".gz")).suffix
+        writer = csv.writer(stream, delimiter=TEXT_MARKS[ending][0], lineterminator="\n")
+        rows = rows_in(text, "," if table is None else table.delimiter)
+        if table is not None and table.header:
+            writer.writerow(next(rows))
+        while table is not None and (some := list(islice(rows, _ROWS_AT_ONCE))):
+            heads, tails = ([row[place].strip() for row in some] for place in table.layout.ends)
+            mask = kept(heads, tails)
+            writer.writerows(compress(some, mask.tolist()))
+            stayed, every = stayed + int(mask.sum()), every + len(some)
+        stream.close()
+    return stayed, every
+
+
+def _packing(output: Path, file: BinaryIO) -> BinaryIO:
+    if not output.name.lower().endswith(".gz"):
+        return file
+    return cast(BinaryIO, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6))
+
+
+def save_edge_list(graph: GraphArrays, path: Path, more: Mapping[str, NDArray[Any]]) -> None:
+    """Write a text whose ending says what stands between cells, whole or not at all; see `write_edge_list`."""
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    with atomic_path(path) as unfinished, unfinished.open("wb") as file, _packing(path, file) as stream:
+        write_edge_list(graph, stream, TEXT_MARKS[ending][0], more)
+
+
+def write_edge_list(
+    graph: GraphArrays, stream: BinaryIO, delimiter: str, more: Mapping[str, NDArray[Any]] | None = None
+) -> None:
     """Write each undirected edge once, under a header, with the nodes' own names.
+
+    Args:
+        graph: whose edges are written, in the order of `Graph.edges`.
+        stream: to write to.
+        delimiter: what stands between cells.
+        more: columns to write after the weight, a row for each edge; a number that is NaN leaves its cell empty.
 
     Raises:
         GraphError: a name would not come back as it is from a line of text.
@@ -150,14 +219,22 @@ def write_edge_list(graph: GraphArrays, stream: BinaryIO, delimiter: str) -> Non
     writer = csv.writer(
         text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     )
-    writer.writerow(("source", "target", "weight"))
+    others = dict(more or {})
+    writer.writerow(("source", "target", "weight", *others))
     for begin in range(0, matrix.nnz, _ROWS_AT_ONCE):
         end = min(begin + _ROWS_AT_ONCE, matrix.nnz)
         heads, tails = rows_between(matrix.indptr, begin, end), matrix.indices[begin:end]
         # Nine digits are what it takes to tell any two numbers of 32 bits apart.
         digits = map("{:.9g}".format, matrix.data[begin:end].tolist())
-        writer.writerows(zip(names[heads].tolist(), names[tails].tolist(), digits, strict=True))
+        cells = (map(_cell, column[begin:end].tolist()) for column in others.values())
+        writer.writerows(zip(names[heads].tolist(), names[tails].tolist(), digits, *cells, strict=True))
     text.detach()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.9g}"
+    return str(value)
 
 
 def _survives(name: str) -> bool:

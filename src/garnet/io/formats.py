@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal, cast
 
 from garnet.errors import GraphError, ParameterError
 from garnet.io.atomic import atomic_path
-from garnet.io.edge_list import open_edge_list, write_edge_list
+from garnet.io.edge_list import TEXT_MARKS, open_edge_list, write_edge_list
 from garnet.io.edge_source import EdgeSource, GraphArrays
 from garnet.io.matrix_market import open_matrix_market, write_matrix_market
 from garnet.io.npz import open_npz, write_npz
@@ -20,7 +20,6 @@ from garnet.io.parquet import open_parquet, parts_of
 from garnet.io.pyg_file import open_pt
 from garnet.io.table_layout import TableOptions
 from garnet.io.text import reading
-from garnet.io.text_table import BLANKS
 
 Use = Literal["read", "stream", "write"]
 """What a file is for: to be read, to be read piece by piece, or to be written."""
@@ -76,10 +75,7 @@ def _edge_list(ending: str, *candidates: str) -> Format:
 FORMATS = (
     Format(ending=".npz", open=open_npz, write=write_npz, holds=(*NODE_FACTS, LONELY), streams=True),
     Format(ending=".mtx", open=open_matrix_market, write=write_matrix_market, holds=(LONELY,), is_text=True),
-    _edge_list(".csv", ",", ";", "\t", "|"),
-    _edge_list(".tsv", "\t", ",", ";", "|"),
-    _edge_list(".txt", "\t", ",", ";", "|", BLANKS),
-    _edge_list(".edges", "\t", ",", ";", "|", BLANKS),
+    *(_edge_list(ending, *marks) for ending, marks in TEXT_MARKS.items()),
     Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True, is_table=True),
     Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
 )

@@ -91,6 +91,12 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
     )
 
 
+def layout_of_parquet(file: Path, options: TableOptions) -> Layout:
+    """Which columns of a file are read."""
+    with reading(file):
+        return _header(file, options).layout
+
+
 def parts_of(path: Path) -> tuple[Path, ...]:
     """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot."""
     if not path.is_dir():

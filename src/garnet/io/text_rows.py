@@ -138,7 +138,7 @@ def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) ->
         GraphError: it stays in doubt whether there is a header, or the text is not in UTF-8.
         _FaultyRow: something is wrong with a row.
     """
-    rows, read = _rows(text, first, table.delimiter), _Growing(table)
+    rows, read = rows_in(text, table.delimiter, first), _Growing(table)
     begin = next(rows, None) if header is not False else None
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         read.add(some)
@@ -160,7 +160,7 @@ def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int)
         GraphError: a row has another number of cells.
     """
     found: list[list[str]] = [[] for _ in places]
-    rows = _rows(text, 1, delimiter)
+    rows = rows_in(text, delimiter)
     try:
         next(rows, None)
         done = 1
@@ -177,7 +177,8 @@ def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int)
     return [np.array(cells, np.object_) for cells in found]
 
 
-def _rows(text: bytes, first: int, delimiter: str) -> Iterator[list[str]]:
+def rows_in(text: bytes, delimiter: str, first: int = 1) -> Iterator[list[str]]:
+    """The cells of the rows of a text, as they stand there."""
     lines = chain.from_iterable(map(_lines, decoded(text, first)))
     return map(str.split, lines) if delimiter == BLANKS else _cells(lines, delimiter)
 
