@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress as Live
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from garnet.errors import ParameterError
 
@@ -42,6 +43,12 @@ def printable(text: object) -> str:
         [red]\x1b[2J\ud800
     """
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Print a line for each of some sentences that nobody should overlook."""
+    for sentence in sentences:
+        err.print(Text("warning:", style="bold yellow"), printable(sentence), soft_wrap=True)
 
 
 def say_json(facts: object) -> None:
