@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from garnet.training.verdict import Verdict
 
 _FIGURES = ("accuracy", "balanced_accuracy", "f1", "macro_f1", "auc", "average_precision")
+_MISSED = ("never_predicted", "never_found")
 _MOST_CLASSES = 10
 
 
@@ -25,10 +26,7 @@ def figures(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "largest_share": first.largest_share,
         "always_largest": first.always_largest,
         "judged": list(first.counts),
-        "never_predicted": {
-            str(one): sum(one in verdict.never_predicted for verdict in verdicts)
-            for one in sorted({one for verdict in verdicts for one in verdict.never_predicted})
-        },
+        **{name: _models_by_class([getattr(one, name) for one in verdicts]) for name in _MISSED},
     }
 
 
@@ -77,6 +75,12 @@ def _by_class(rows: Iterable[Sequence[float]]) -> list[float | None]:
     """The mean over models for each class; None where no model has any."""
     columns = [[value for value in column if math.isfinite(value)] for column in zip(*rows, strict=True)]
     return [sum(column) / len(column) if column else None for column in columns]
+
+
+def _models_by_class(missed: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """How many models miss each of the classes that any of them misses."""
+    every = sorted({one for classes in missed for one in classes})
+    return {str(one): sum(one in classes for classes in missed) for one in every}
 
 
 def _percent(figure: dict[str, Any]) -> str:

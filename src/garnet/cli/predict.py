@@ -39,7 +39,7 @@ def predict(
     """
     from garnet.io.table_file import require_table, save_table
     from garnet.training.predictor import Predictor
-    from garnet.training.verdict import never_predicted
+    from garnet.training.verdict import never_found
 
     require_table(output, "A table of predictions")
     outputs = Outputs(context, written=["output"], read=["model", "source"])
@@ -56,7 +56,7 @@ def predict(
     verdict = None if facts["judged_on"] is None else answers.verdict(_judged(answers)[1], warn=False)
     if verdict is not None:
         facts |= figures([verdict])
-        warn(never_predicted([verdict], "a model that was trained with --class-weights balanced"))
+        warn(never_found([verdict], "a model that was trained with --class-weights balanced"))
     if as_json:
         say_json({"model": str(model), "input": str(source), "output": str(output), **facts})
         return

@@ -123,7 +123,7 @@ def train(
     from garnet.graph.files import require_archive
     from garnet.io.table_file import require_table, save_table
     from garnet.training.supervision import require_trainable
-    from garnet.training.verdict import never_predicted
+    from garnet.training.verdict import never_found
 
     for path, what in ((output, "A model"), (save_as, "A result")):
         if path is not None:
@@ -170,7 +170,7 @@ def train(
     verdicts = [one.verdict(warn=False) for one in predictors]
     weighable = takes_training(chosen) and class_weights is None
     cure = "--class-weights balanced" if weighable else "another model, or more training nodes of it"
-    warn(never_predicted(verdicts, cure))
+    warn(never_found(verdicts, cure))
     facts = _facts(parts, predictors, best, verdicts)
     facts["features"] = graph.num_features or ONE_HOT
     if as_json:

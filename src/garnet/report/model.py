@@ -17,7 +17,7 @@ from garnet.report.sections import Section, cost_section, facts, made_section, p
 from garnet.report.statistics import mean_share_interval, share_interval
 from garnet.training.metrics import balanced_accuracy
 from garnet.training.predictor import Predictor
-from garnet.training.verdict import Verdict, never_predicted
+from garnet.training.verdict import Verdict, never_found
 
 _BINS, _MOST_CLASSES = 20, 100
 
@@ -76,7 +76,7 @@ def _verdict(model: Predictor, verdict: Verdict) -> str:
             f"The model is right on {percent(verdict.accuracy)} of {nodes} "
             f"(95 % interval {percent(low)} to {percent(high)})."
         )
-    return " ".join([text, *never_predicted([verdict])])
+    return " ".join([text, *never_found([verdict])])
 
 
 def _shares(model: Predictor, labels: NDArray[np.int64], verdict: Verdict) -> Section:

@@ -29,7 +29,7 @@ from garnet.progress import Stage, seconds_of
 from garnet.training import metrics
 from garnet.training.calibration import expected_calibration_error
 from garnet.training.description import built_model, described_model, read_description
-from garnet.training.verdict import NeverPredictedWarning, Verdict, confusion_of, is_imbalanced, never_predicted
+from garnet.training.verdict import NeverFoundWarning, Verdict, confusion_of, is_imbalanced, never_found
 from garnet.training.votes import Votes, Voting
 
 
@@ -115,7 +115,7 @@ class Predictor:
 
         Args:
             nodes: numbers of nodes, or a mask.
-            warn: with a `NeverPredictedWarning`, of a class that nodes have and none is predicted to have.
+            warn: with a `NeverFoundWarning`, of a class of whose nodes none is found.
         """
         nodes, truth = self._known(nodes)
         labels = self.graph.labels
@@ -126,8 +126,8 @@ class Predictor:
             known=None if labels is None else labels[labels >= 0],
         )
         if warn:
-            for sentence in never_predicted([verdict], "Training(class_weights='balanced')"):
-                warnings.warn(sentence, NeverPredictedWarning, stacklevel=2)
+            for sentence in never_found([verdict], "Training(class_weights='balanced')"):
+                warnings.warn(sentence, NeverFoundWarning, stacklevel=2)
         return verdict
 
     def table(self) -> dict[str, NDArray[Any]]:

@@ -19,8 +19,11 @@ IMBALANCED = 0.8
 Headline = Literal["accuracy", "balanced accuracy"]
 
 
-class NeverPredictedWarning(GarnetWarning):
-    """A model never predicts a class that some of the nodes have on which it is judged."""
+_MOST_NAMED = 5
+
+
+class NeverFoundWarning(GarnetWarning):
+    """A model finds none of the nodes of a class on which it is judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +132,11 @@ class Verdict:
         )
 
     @property
+    def never_found(self) -> tuple[int, ...]:
+        """The classes that some node has and of which none is found, predicted elsewhere or not."""
+        return tuple(one for one, share in enumerate(self.recall) if share == 0)
+
+    @property
     def score(self) -> float:
         """The figure that the headline names."""
         return self.balanced_accuracy if self.headline == "balanced accuracy" else self.accuracy
@@ -180,24 +188,29 @@ def confusion_of(predicted: NDArray[np.integer], labels: NDArray[np.integer], *,
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def never_predicted(verdicts: Iterable[Verdict], cure: str = "") -> list[str]:
-    """A sentence for each class that some models, each with its verdict on the same nodes, never predict.
+def never_found(verdicts: Iterable[Verdict], cure: str = "") -> list[str]:
+    """A sentence on the classes of which some models, each with its verdict on the same nodes, find none; or nothing.
 
     Args:
         verdicts: of one or more models.
         cure: what to do about it, in words that follow "try"; none are fine.
     """
     found = list(verdicts)
-    said = []
-    for one in sorted({one for verdict in found for one in verdict.never_predicted}):
-        models = sum(one in verdict.never_predicted for verdict in found)
-        by = "" if models == len(found) else f" by {models} of {len(found)} models"
-        first = found[0]
-        said.append(
-            f"Class {one} is never predicted{by}, though {first.counts[one]:,} of {first.nodes:,} nodes have it"
-            + (f"; try {cure}." if cure else ".")
-        )
-    return said
+    missed = sorted({one for verdict in found for one in verdict.never_found})
+    if not missed:
+        return []
+    counts, nodes = found[0].counts, found[0].nodes
+    missing = [verdict for verdict in found if verdict.never_found]
+    by = "" if len(missing) == len(found) else f" by {len(missing)} of {len(found)} models"
+    if len(missed) == 1:
+        never = all(verdict.never_predicted for verdict in missing)
+        said = f"Class {missed[0]} is never {'predicted' if never else 'found'}{by}, though {counts[missed[0]]:,}"
+        said += f" of {nodes:,} nodes have it"
+    else:
+        others = f" and {len(missed) - _MOST_NAMED} others" if len(missed) > _MOST_NAMED else ""
+        said = f"Classes {', '.join(map(str, missed[:_MOST_NAMED]))}{others} are never found{by}, though "
+        said += f"{sum(counts[one] for one in missed):,} of {nodes:,} nodes have them"
+    return [f"{said}; try {cure}." if cure else f"{said}."]
 
 
 def _rarer(counts: NDArray[np.integer]) -> int:
