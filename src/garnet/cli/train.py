@@ -135,9 +135,9 @@ def train(
     chosen = chosen_defense(defense, purify, backbone)
     if save_as is not None and chosen not in ("committee", "garnet"):
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
-    given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
-    given["class_weights"] = None if class_weights is None else chosen_weights(class_weights)
-    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    given: dict[str, Any] = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay}
+    given |= {"batch_size": batch_size, "class_weights": class_weights and chosen_weights(class_weights)}
+    training = {name: value for name, value in given.items() if value is not None}
     if training and not takes_training(chosen):
         raise ParameterError(f"The defence {chosen!r} trains in its own way; leave {', '.join(training)} out.")
     if output is not None and not gives_model(chosen):

@@ -149,7 +149,8 @@ def macro_average_precision(probabilities: NDArray[np.floating], labels: NDArray
 
 def _shares(parts: NDArray[np.integer], wholes: NDArray[np.integer]) -> Floats:
     parts, wholes = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
-    return np.divide(parts, wholes, out=np.full_like(parts, np.nan), where=wholes > 0)
+    shares: Floats = np.divide(parts, wholes, out=np.full_like(parts, np.nan), where=wholes > 0)
+    return shares
 
 
 def _mean(values: Floats) -> float:
