@@ -91,10 +91,10 @@ def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
     others = len(positive) - total
     if not total or not others:
         return float("nan")
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2  # of equal scores, the mean of theirs
-    above = float(ranks[place][positive].sum()) - total * (total + 1) / 2
-    return above / (total * others)
+    found, flagged = _thresholds(scores, positive)
+    gained, wrong = np.diff(found, prepend=0), np.diff(flagged - found, prepend=0)
+    below = others - (flagged - found) + wrong / 2  # of equal scores, half count as lower
+    return float((gained * below).sum()) / (total * others)
 
 
 def average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
@@ -114,11 +114,8 @@ def average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_])
     total = int(positive.sum())
     if not total:
         return float("nan")
-    values, place = np.unique(-scores, return_inverse=True)
-    flagged = np.cumsum(np.bincount(place, minlength=len(values)))
-    found = np.cumsum(np.bincount(place[positive], minlength=len(values)))
-    gained = np.diff(found, prepend=0)
-    return float((gained * found / flagged).sum() / total)
+    found, flagged = _thresholds(scores, positive)
+    return float((np.diff(found, prepend=0) * found / flagged).sum() / total)
 
 
 def macro_roc_auc(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
@@ -145,6 +142,15 @@ def macro_average_precision(probabilities: NDArray[np.floating], labels: NDArray
             [average_precision(column, labels == one) for one, column in enumerate(probabilities.T)], dtype=np.float64
         )
     )
+
+
+def _thresholds(
+    scores: NDArray[np.floating], positive: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many positive nodes, and how many in all, have at least each of the different scores, from the highest on."""
+    order = np.argsort(-scores)
+    ends = np.flatnonzero(np.diff(scores[order], append=np.nan))  # the last one differs from nothing
+    return np.cumsum(positive[order], dtype=np.int64)[ends], ends + 1
 
 
 def _shares(parts: NDArray[np.integer], wholes: NDArray[np.integer]) -> Floats:
