@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from garnet.audit.evidence import Reasons, reasons_of, unit_features
 from garnet.audit.planted import planted
-from garnet.audit.table import save_table
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
+from garnet.io.table_file import save_table
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
 from garnet.purify.calibration import WEAK, Evidence, learn

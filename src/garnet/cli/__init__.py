@@ -13,8 +13,9 @@ from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
 from garnet.cli.clean import clean
-from garnet.cli.console import err, out, printable
+from garnet.cli.console import err, out, printable, warn
 from garnet.cli.demo import demo
+from garnet.cli.predict import predict
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.stress import stress
@@ -30,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, stress, report, info, clean):
-    app.command()(reads_tables(command) if command in (purify, audit, attack, train, stress, info) else command)
+for command in (demo, purify, audit, attack, train, predict, stress, report, info, clean):
+    reads = command in (purify, audit, attack, train, predict, stress, info)
+    app.command()(reads_tables(command) if reads else command)
 app.add_typer(bench_app, name="bench")
 
 
@@ -55,7 +57,7 @@ def _say_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, GarnetWarning):
-        err.print(Text("warning:", style="bold yellow"), printable(message), soft_wrap=True)
+        warn([str(message)])
     else:
         err.print(printable(warnings.formatwarning(message, category, filename, lineno, line).strip()), soft_wrap=True)
 

@@ -54,12 +54,12 @@ def audit(
     """Say which edges of a graph should not be believed, and why."""
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
-    from garnet.audit.table import require_table
     from garnet.graph.files import require_archive
+    from garnet.io.table_file import require_table
 
     for path in (output, nodes):
         if path is not None:
-            require_table(path)
+            require_table(path, "A table of an audit")
     if report is not None:
         require_page(report)
     if result is not None:

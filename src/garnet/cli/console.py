@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress as Live
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from garnet.cli.tables import said_of_tables
 from garnet.errors import ParameterError
@@ -48,6 +49,12 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> str:
     """The same of several lines."""
     return "\n".join(map(printable, str(text).split("\n")))
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Print a line for each of some sentences that nobody should overlook."""
+    for sentence in sentences:
+        err.print(Text("warning:", style="bold yellow"), printable(sentence), soft_wrap=True)
 
 
 def say_json(facts: object) -> None:

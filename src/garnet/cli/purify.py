@@ -110,7 +110,7 @@ def purify(
 
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
-    from garnet.audit.table import require_table, save_table
+    from garnet.io.table_file import require_table, save_table
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
     from garnet.places.on_disk import OnCluster, OnDisk
@@ -194,7 +194,7 @@ def _write(source: Path, graph: Graph, result: Purification, output: Path, stage
 
     Where nothing may be added to a table, its rows are written as they were, but for those of dropped edges.
     """
-    from garnet.audit.table import save_table
+    from garnet.io.table_file import save_table
     from garnet.io.edge_list import TEXT_MARKS, save_edge_list
     from garnet.purify.kept_rows import PARQUET, keeps_rows, write_kept_rows
     from garnet.purify.tables import edge_table

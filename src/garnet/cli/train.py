@@ -20,8 +20,10 @@ from garnet.cli.console import (
     read_graph,
     say_json,
     stages,
+    warn,
     with_split,
 )
+from garnet.cli.figures import figures, lines
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 from garnet.progress import Step, seconds_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from garnet.graph.graph import Graph, Split
     from garnet.progress import Progress
     from garnet.training.predictor import Predictor
+    from garnet.training.verdict import Verdict
 
 
 def train(
@@ -82,6 +85,17 @@ def train(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
     ] = None,
+    class_weights: Annotated[
+        str | None,
+        typer.Option(
+            help="balanced, so that a rare class counts as much as others, or a number for each class, such as 1,20.  "
+            "[default: every node counts the same]"
+        ),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option("--predictions", help="Where to write what the best model says of each node: .csv or .parquet."),
+    ] = None,
     save_as: Annotated[
         Path | None,
         typer.Option(
@@ -107,24 +121,29 @@ def train(
     from garnet.defenses.lookup import gives_model, named_defense, takes_training
     from garnet.errors import ParameterError
     from garnet.graph.files import require_archive
+    from garnet.io.table_file import require_table, save_table
     from garnet.training.supervision import require_trainable
+    from garnet.training.verdict import never_found
 
     for path, what in ((output, "A model"), (save_as, "A result")):
         if path is not None:
             require_archive(path, what)
     if report is not None:
         require_page(report)
+    if predictions is not None:
+        require_table(predictions, "A table of predictions")
     chosen = chosen_defense(defense, purify, backbone)
     if save_as is not None and chosen not in ("committee", "garnet"):
         raise ParameterError("A result says what purifying did; give --purify along with --result, or leave it out.")
-    given = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay, "batch_size": batch_size}
-    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    given: dict[str, Any] = {"epochs": epochs, "lr": tuple(lr) if lr else None, "weight_decay": weight_decay}
+    given |= {"batch_size": batch_size, "class_weights": class_weights and chosen_weights(class_weights)}
+    training = {name: value for name, value in given.items() if value is not None}
     if training and not takes_training(chosen):
         raise ParameterError(f"The defence {chosen!r} trains in its own way; leave {', '.join(training)} out.")
     if output is not None and not gives_model(chosen):
         raise ParameterError(f"What {chosen!r} learns fits its graph alone and cannot be saved; leave --output out.")
     fitted = named_defense(chosen, backbone=backbone, training=training, device=device)
-    outputs = Outputs(context, written=["output", "save_as", "report"], read=["source"])
+    outputs = Outputs(context, written=["output", "predictions", "save_as", "report"], read=["source"])
     if outputs.done:
         return
     with outputs, stages() as progress:
@@ -139,13 +158,20 @@ def train(
         if output is not None:
             progress(Step("write"))
             best.save(outputs.staged(output), command=command_line())
+        if predictions is not None:
+            progress(Step("write"))
+            save_table(best.table(), outputs.staged(predictions))
         if report is not None:
             from garnet.report.page import write_report
 
             progress(Step("report"))
             title = f"{'A committee' if best.votes is not None else 'A model'} of {source.name}"
             write_report(best, outputs.staged(report), title=title, command=command_line())
-    facts = _facts(parts, predictors, best)
+    verdicts = [one.verdict(warn=False) for one in predictors]
+    weighable = takes_training(chosen) and class_weights is None
+    cure = "--class-weights balanced" if weighable else "another model, or more training nodes of it"
+    warn(never_found(verdicts, cure))
+    facts = _facts(parts, predictors, best, verdicts)
     facts["features"] = graph.num_features or ONE_HOT
     if as_json:
         say_json({"input": str(source), "output": output and str(output), **facts})
@@ -155,6 +181,10 @@ def train(
     if output is not None:
         why = ", best on validation" if len(parts.val) else ""
         err.print(f"wrote {printable(output)}: the model of seed {best.seed}{why}", soft_wrap=True)
+    if predictions is not None:
+        err.print(
+            f"wrote {printable(predictions)}: what the model of seed {best.seed} says of each node", soft_wrap=True
+        )
     if save_as is not None:
         err.print(f"wrote {printable(save_as)}, for garnet report", soft_wrap=True)
     if report is not None:
@@ -175,6 +205,20 @@ def chosen_defense(defense: str | None, purify: bool, backbone: str | None) -> s
     if backbone is not None and not takes_backbone(chosen):
         raise ParameterError(f"The defence {chosen!r} is a model of its own; leave --backbone out.")
     return chosen
+
+
+def chosen_weights(text: str) -> str | tuple[float, ...]:
+    """Class weights as somebody typed them."""
+    from garnet.errors import ParameterError
+
+    if text == "balanced":
+        return text
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            f"The 'class_weights' parameter must be balanced, or a number for each class, such as 1,20. Got {text!r}."
+        ) from None
 
 
 def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
@@ -200,18 +244,15 @@ def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progre
     return after
 
 
-def _facts(split: Split, predictors: tuple[Predictor, ...], best: Predictor) -> dict[str, Any]:
+def _facts(
+    split: Split, predictors: tuple[Predictor, ...], best: Predictor, verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
     import numpy as np
 
-    accuracies = [one.accuracy() for one in predictors]
     confusion = sum(one.confusion() for one in predictors) / len(predictors)
     return {
         "nodes": {part: len(getattr(split, part)) for part in ("train", "val", "test")},
-        "accuracy": {
-            "mean": float(np.mean(accuracies)),
-            "sd": float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
-            "seeds": accuracies,
-        },
+        **figures(verdicts),
         "val_accuracy": [one.val_accuracy if math.isfinite(one.val_accuracy) else None for one in predictors],
         "epochs": [one.epoch for one in predictors],
         "confusion": np.asarray(confusion).round(2).tolist(),
@@ -236,10 +277,9 @@ def _members(best: Predictor) -> dict[str, Any]:
 
 
 def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
-    accuracy = facts["accuracy"]
-    spread = "" if accuracy["sd"] is None else f" ± {accuracy['sd']:.1%}"
     first = Table(title=printable(title), title_justify="left", show_header=False)
-    first.add_row("test accuracy", f"{accuracy['mean']:.1%}{spread}, {len(accuracy['seeds'])} seeds")
+    for name, words in lines(facts):
+        first.add_row(name, words)
     first.add_row("train, validation, test nodes", ", ".join(f"{count:,}" for count in facts["nodes"].values()))
     first.add_row("calibration error", f"{facts['calibration_error']:.1%}, how sure less how right")
     if facts["strength"] is not None:

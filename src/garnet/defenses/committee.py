@@ -35,7 +35,7 @@ from garnet.purify.result import Purification
 from garnet.training.calibration import likeliest_temperature
 from garnet.training.loop import Training, require_batches, train
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import require_trainable
+from garnet.training.supervision import counts_of, require_trainable
 from garnet.training.votes import Votes
 
 MEMBERS: tuple[Purifier | None, ...] = (
@@ -112,7 +112,8 @@ class Committee(Defense):
         leeway: beliefs are the answer unless they get fewer validation nodes right, however far edges are believed,
             by more than so many standard errors of the difference. With None the members are the answer in any case.
         caution: edges get the least weight whose validation likelihood is within so many standard errors of the best.
-        training: how each is trained.
+        training: how each is trained. Class weights count on the validation nodes, too, and the members are the answer:
+            the few such nodes that a rare class has cannot tell whether beliefs would find it.
         device: where.
 
     Example:
@@ -143,6 +144,11 @@ class Committee(Defense):
     def names(self) -> tuple[str, ...]:
         """What the members are called: by the parameters that differ from their defaults."""
         return tuple(map(called, self.members))
+
+    @property
+    def _may_believe(self) -> bool:
+        """Whether the validation nodes can tell if beliefs are as good as the members."""
+        return self.leeway is not None and self.training.class_weights is None
 
     @property
     def _planter(self) -> GARNET | None:
@@ -332,16 +338,17 @@ class Committee(Defense):
         """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
+        counts = counts_of(self.training.class_weights, graph)
         # A member that is too sure of itself would outvote those that are right.
         logits = [one.logits().float() for one in members.values()]
-        temperatures = torch.tensor([likeliest_temperature(one[nodes], labels) for one in logits])
+        temperatures = torch.tensor([likeliest_temperature(one[nodes], labels, counts) for one in logits])
         said = (torch.stack(logits) / temperatures[:, None, None]).log_softmax(dim=2)
         given = said[:, nodes, labels]
         against = self.doubt * doubt
-        weights = likeliest_weights(given, against[:, nodes], self.shrinkage)
+        weights = likeliest_weights(given, against[:, nodes], self.shrinkage, counts)
         say = say_at_nodes(weights[None], against)[0]
         mixed = torch.logsumexp(said + say[..., None], dim=0)
-        temperature = likeliest_temperature(mixed[nodes], labels)
+        temperature = likeliest_temperature(mixed[nodes], labels, counts)
         parameters = {_WEIGHTS: torch.full((len(self.members),), -torch.inf), _TEMPERATURE: torch.tensor(temperature)}
         parameters[_TEMPERATURES] = torch.ones(len(self.members))
         parameters[_WEIGHTS][list(members)], parameters[_TEMPERATURES][list(members)] = weights, temperatures
@@ -355,7 +362,8 @@ class Committee(Defense):
             if beliefs is not None:
                 scores, parameters = beliefs.logits(lessons.evidence)[0].cpu(), parameters | beliefs.stored()
         chosen = scores.argmax(dim=1)
-        right = (chosen[nodes] == labels).double().mean()
+        right = (chosen[nodes] == labels).double()
+        right = (right if counts is None else right * counts).mean()
         votes = Votes.of([self.names[i] for i in members], weights, said=said, say=say, doubt=doubt, chosen=chosen)
         return Predictor(
             graph=graph,
@@ -381,7 +389,7 @@ class Committee(Defense):
         if found is not None:
             doubt = doubts(Suspects.of(found), list(views.values()))
         evidence = None
-        if graph.num_features and self.leeway is not None:
+        if graph.num_features and self._may_believe:
             with clock("purify"), suppress(GarnetError):
                 place = self.members.index(FeatureKNN()) if FeatureKNN() in self.members else -1
                 near = views[place] if place in views else FeatureKNN().purify(graph).graph

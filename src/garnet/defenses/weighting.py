@@ -23,19 +23,24 @@ _NEXT_TO_NOTHING = 1e-9
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
 
 
-def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float) -> Tensor:
+def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float, counts: Tensor | None = None) -> Tensor:
     """The logarithms of the weights that make labels likeliest, (members,), up to a constant.
 
     Args:
         given: (members, k) log-probability that each gives to the true class of a node.
         against: (members, k) what its log-weight loses there.
         shrinkage: so many nodes speak for equal weights.
+        counts: (k,) how much each node counts, one on the mean; None is the same. A few that count for most of all are
+            as good as few, so that so much less is learnt of them.
     """
+    if counts is not None and len(counts):
+        counts = counts * counts.sum() / counts.square().sum()  # which add up to Kish's effective sample size
     weights = torch.zeros(len(given), requires_grad=True)
     optimizer = torch.optim.Adam([weights], lr=_RATE)
     for _ in range(_STEPS if given.numel() else 0):
         optimizer.zero_grad()
-        likelihood = torch.logsumexp(given + say_at_nodes(weights[None], against)[0], dim=0).sum()
+        likelihoods = torch.logsumexp(given + say_at_nodes(weights[None], against)[0], dim=0)
+        likelihood = likelihoods.sum() if counts is None else (likelihoods * counts).sum()
         loss = -(likelihood + shrinkage * weights.log_softmax(dim=0).mean())
         torch.autograd.backward(loss)
         optimizer.step()

@@ -14,8 +14,10 @@ from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Bar, Part, bars, histogram
 from garnet.report.committee import committee_sections
 from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
-from garnet.report.statistics import share_interval
+from garnet.report.statistics import mean_share_interval, share_interval
+from garnet.training.metrics import balanced_accuracy
 from garnet.training.predictor import Predictor
+from garnet.training.verdict import Verdict, never_found
 
 _BINS, _MOST_CLASSES = 20, 100
 
@@ -35,19 +37,15 @@ def model_sections(
     labels = model.graph.labels
     if labels is None or not len(test):
         raise GraphError("A report on a model needs labels and test nodes, and its graph does not have both.")
-    right = model.predictions()[test] == labels[test]
-    low, high = share_interval(int(right.sum()), len(right))
-    text = (
-        f"The model is right on {percent(float(right.mean()))} of {plural(len(test), 'test node')} "
-        f"(95 % interval {percent(low)} to {percent(high)})."
-    )
+    right, verdict = model.predictions()[test] == labels[test], model.verdict(warn=False)
     committee: list[Section] = []
     if model.votes is not None:
         alone = (model.votes.predictions[:, test] == labels[test]).mean(axis=1)
         committee = committee_sections(model, model.votes, alone, nodes, names)
     return [
-        Section("", text),
-        _accuracy(model, labels),
+        Section("", _verdict(model, verdict)),
+        _shares(model, labels, verdict),
+        _figures(verdict),
         _confidence(model, test, right),
         *committee,
         _classes(model),
@@ -60,27 +58,92 @@ def model_sections(
     ]
 
 
-def _accuracy(model: Predictor, labels: NDArray[np.int64]) -> Section:
-    split, predicted = model.graph.split, model.predictions()
+def _verdict(model: Predictor, verdict: Verdict) -> str:
+    """The figure that fits the labels first, and what is wrong with the model, if anything."""
+    confusion = model.confusion()
+    nodes = plural(verdict.nodes, "test node")
+    if verdict.imbalanced:
+        low, high = _balanced_interval(confusion)
+        text = (
+            f"The model finds {percent(verdict.balanced_accuracy)} of a class, on the mean over the classes of {nodes} "
+            f"(balanced accuracy; 95 % interval {percent(low)} to {percent(high)}). Class {verdict.largest} has "
+            f"{percent(verdict.largest_share)} of the labels: the model is right on {percent(verdict.accuracy)} of the "
+            f"test nodes, and to say {verdict.largest} of all of them is right on {percent(verdict.always_largest)}."
+        )
+    else:
+        low, high = share_interval(int(confusion.trace()), verdict.nodes)
+        text = (
+            f"The model is right on {percent(verdict.accuracy)} of {nodes} "
+            f"(95 % interval {percent(low)} to {percent(high)})."
+        )
+    return " ".join([text, *never_found([verdict])])
+
+
+def _shares(model: Predictor, labels: NDArray[np.int64], verdict: Verdict) -> Section:
+    """The same figure of training, validation and test nodes."""
+    split = model.graph.split
     entries = []
     for name, part in (("training", "train"), ("validation", "val"), ("test", "test")):
         nodes = getattr(split, part)
         nodes = nodes[labels[nodes] >= 0]
         if len(nodes):
-            hits = int((predicted[nodes] == labels[nodes]).sum())
-            low, high = share_interval(hits, len(nodes))
-            share = 100 * hits / len(nodes)
+            confusion = model.confusion(nodes)
+            if verdict.imbalanced:
+                share, (low, high) = balanced_accuracy(confusion), _balanced_interval(confusion)
+            else:
+                hits = int(confusion.trace())
+                share, (low, high) = hits / len(nodes), share_interval(hits, len(nodes))
             entries.append(
                 Bar(
                     name=f"{name}, {len(nodes):,} nodes",
-                    value=share,
+                    value=100 * share,
                     low=100 * low,
                     high=100 * high,
-                    note=f"{share:.1f}",
+                    note=f"{100 * share:.1f}",
                 )
             )
-    text = "Share of nodes whose class is predicted, with intervals at 95 % for the number of nodes."
-    return Section("Accuracy", text, bars(entries, title="Accuracy", x="percent"))
+    title = verdict.headline.capitalize()
+    what = (
+        "Mean over classes of the share of their nodes that is found"
+        if verdict.imbalanced
+        else ("Share of nodes whose class is predicted")
+    )
+    text = f"{what}, with intervals at 95 % for the number of nodes."
+    return Section(title, text, bars(entries, title=title, x="percent"))
+
+
+def _balanced_interval(confusion: NDArray[np.int64]) -> tuple[float, float]:
+    there = confusion.sum(axis=1) > 0
+    return mean_share_interval(confusion.diagonal()[there].tolist(), confusion.sum(axis=1)[there].tolist())
+
+
+def _figures(verdict: Verdict) -> Section:
+    """Every figure of the test nodes, beside what one would get by chance."""
+    positive, classes = verdict.positive, sum(count > 0 for count in verdict.counts)
+    of = ", mean over classes" if positive is None else f" of class {positive}"
+    chance = "" if positive is None else _number(verdict.counts[positive] / verdict.nodes)
+    rows = [
+        ["accuracy", percent(verdict.accuracy), f"{percent(verdict.always_largest)}, always class {verdict.largest}"],
+        ["balanced accuracy", percent(verdict.balanced_accuracy), percent(1 / classes)],
+        [f"F1{of}", _number(verdict.f1), ""],
+        *([] if positive is None else [["F1, mean over classes", _number(verdict.macro_f1), ""]]),
+        [
+            "area under the ROC curve" if positive is not None else f"area under the ROC curve{of}",
+            _number(verdict.auc),
+            _number(0.5),
+        ],
+        [f"average precision{of}", _number(verdict.average_precision), chance],
+    ]
+    text = (
+        "Accuracy counts every node the same, balanced accuracy every class. The area under the ROC curve is how often "
+        "a node of a class is given a higher probability of it than another node, and average precision how many of "
+        "those with the highest probabilities are of it."
+    )
+    return Section("Test nodes in other figures", text, table(["figure", "model", "without a model"], rows))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if np.isfinite(value) else "–"
 
 
 def _confidence(model: Predictor, test: NDArray[np.int64], right: NDArray[np.bool_]) -> Section:

@@ -34,6 +34,20 @@ def share_interval(hits: int, total: int) -> tuple[float, float]:
     return max(0.0, middle - wide), min(1.0, middle + wide)
 
 
+def mean_share_interval(hits: Sequence[int], totals: Sequence[int]) -> tuple[float, float]:
+    """The interval of a mean of shares that were seen apart, such as a balanced accuracy.
+
+    Wilson's intervals of the shares are added by squares: the method of variance estimates recovery of Zou and Donner
+    (Statistics in Medicine, 2008).
+    """
+    shares = [hit / total for hit, total in zip(hits, totals, strict=True)]
+    ends = [share_interval(hit, total) for hit, total in zip(hits, totals, strict=True)]
+    middle = sum(shares) / len(shares)
+    below = math.sqrt(sum((share - low) ** 2 for share, (low, _) in zip(shares, ends, strict=True))) / len(shares)
+    above = math.sqrt(sum((high - share) ** 2 for share, (_, high) in zip(shares, ends, strict=True))) / len(shares)
+    return max(0.0, middle - below), min(1.0, middle + above)
+
+
 def bins(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bounds of bins for the middle 99 % of values, or the middle 90 % where the rest would leave these no room."""
     if not len(values):

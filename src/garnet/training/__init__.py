@@ -2,5 +2,6 @@
 
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
+from garnet.training.verdict import NeverFoundWarning, Verdict
 
-__all__ = ["Predictor", "Training", "train"]
+__all__ = ["NeverFoundWarning", "Predictor", "Training", "Verdict", "train"]

@@ -38,12 +38,21 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / max(len(labels), 1))
 
 
-def likeliest_temperature(logits: Tensor, labels: Tensor) -> float:
+def likeliest_temperature(logits: Tensor, labels: Tensor, counts: Tensor | None = None) -> float:
     """By what to divide logits, (k, classes), so that the labels become likeliest; 1 without any.
 
     One number for all nodes: it changes how sure a model is, never what it says.
+
+    Args:
+        logits: of each node.
+        labels: (k,) true classes.
+        counts: (k,) how much each counts; None is the same.
     """
     if not len(labels):
         return 1.0
-    losses = torch.stack([cross_entropy(logits / temperature, labels) for temperature in _TEMPERATURES])
+    if counts is None:
+        losses = torch.stack([cross_entropy(logits / temperature, labels) for temperature in _TEMPERATURES])
+    else:
+        each = [cross_entropy(logits / temperature, labels, reduction="none") for temperature in _TEMPERATURES]
+        losses = torch.stack(each) @ counts.to(logits)
     return float(_TEMPERATURES[losses.argmin()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from garnet.backbones.base import Parameters
 from garnet.training.supervision import Supervision
@@ -15,7 +14,7 @@ class BestCheckpoint:
 
     Attributes:
         epoch: (S,) when it was reached.
-        accuracy: (S,) on the validation nodes.
+        accuracy: (S,) on the validation nodes, weighted as the classes are.
         loss: (S,) likewise.
         logits: (S, n, classes).
         parameters: what had been learnt by then.
@@ -34,12 +33,9 @@ class BestCheckpoint:
 
     def update(self, epoch: int, parameters: Parameters, logits: Tensor, supervision: Supervision) -> None:
         """Take over the state of the models that did better than ever on the validation nodes."""
-        nodes = supervision.checked
-        truth = supervision.known[:, nodes]
-        accuracy = (logits[:, nodes].argmax(dim=2) == truth).float().mean(dim=1)
-        loss = cross_entropy(logits[:, nodes].transpose(1, 2), truth, reduction="none").mean(dim=1)
+        accuracy, loss = supervision.checks(logits)
         better = _beats(accuracy, loss, self.accuracy, self.loss)
-        if not len(nodes):  # nothing to choose by: the last is the best
+        if not len(supervision.checked):  # nothing to choose by: the last is the best
             better[:] = True
         elif self._patience is not None and not (self.accuracy < 0).all():
             waited = epoch - self.epoch

@@ -27,7 +27,7 @@ from garnet.parameters import (
 from garnet.progress import Clock, Progress, Step
 from garnet.training.checkpoint import BestCheckpoint
 from garnet.training.predictor import Predictor
-from garnet.training.supervision import Supervision, require_trainable
+from garnet.training.supervision import ClassWeights, Supervision, require_trainable
 
 # A CPU trains so many nodes, over all seeds, side by side: beyond, its caches lose more than shared products win.
 _NODES_TOGETHER = 1 << 16
@@ -51,6 +51,9 @@ class Training(Checked):
             fit into memory. The seeds share the batches, which follow from the first of them. Evaluation is on the
             whole graph all the same. None makes no batches.
         fanout: how many neighbours of each node are drawn at most, for each hop from the training nodes.
+        class_weights: how much a node of each class counts, in the loss and in the choice of the best state on the
+            validation nodes. `balanced` lets every class count the same, however few training nodes it has; a tuple has
+            a number for each class; None lets every node count the same.
     """
 
     epochs: Count = 300
@@ -61,6 +64,7 @@ class Training(Checked):
     confidence: ShareAboveZero | None = None
     batch_size: Count | None = None
     fanout: tuple[Count, ...] = (10, 10)
+    class_weights: ClassWeights | None = None
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -225,7 +229,7 @@ class Course(Generic[Inputs]):
             yield seen, supervision.among(batch.nodes.to(self.device), batch.asked)
 
     def _best(self, seeds: Sequence[int], epochs: Epochs[Inputs], teacher: Epochs[Inputs]) -> BestCheckpoint:
-        supervision = Supervision.of(self.graph, len(seeds), self.device)
+        supervision = Supervision.of(self.graph, len(seeds), self.device, self.training.class_weights)
         if self.training.confidence is not None:
             first = self._best_rate(seeds, teacher, supervision)
             supervision = supervision.taught_by(first.logits, self.training.confidence)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,11 @@ from garnet.io.atomic import atomic_path
 from garnet.io.npz import write_npz
 from garnet.parameters import require_device
 from garnet.progress import Stage, seconds_of
-from garnet.purify.result_file import described_as, read_made, read_stages
-from garnet.registry import BACKBONES, PURIFIERS
+from garnet.training import metrics
 from garnet.training.calibration import expected_calibration_error
-from garnet.training.supervision import MOST_CLASSES
+from garnet.training.description import built_model, described_model, read_description
+from garnet.training.verdict import NeverFoundWarning, Verdict, confusion_of, is_imbalanced, never_found
 from garnet.training.votes import Votes, Voting
-
-_NESTED = {"backbone": BACKBONES, "purifier": PURIFIERS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +44,7 @@ class Predictor:
         backbone: the model, if it is one of a kind that can be saved or used on another graph.
         parameters: what the model has learnt.
         epoch: when it did best on the validation nodes.
-        val_accuracy: how well.
+        val_accuracy: how well; with class weights, each validation node counts as much as its class.
         stages: what its making cost, shared by the seeds made together.
         made: command, versions and machine, where it was read from a file; what an older file does not say is empty.
         votes: who decided, if the model is a committee.
@@ -88,13 +86,76 @@ class Predictor:
         truth, predicted = self._compared(nodes)
         return float((truth == predicted).mean())
 
+    def balanced_accuracy(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """Mean over the classes of the share of their nodes, by default the test nodes, that is found."""
+        return metrics.balanced_accuracy(self.confusion(nodes))
+
+    def recall(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """(classes,) share of the nodes of each class that is found; NaN of a class that none has."""
+        return metrics.recalls(self.confusion(nodes))
+
+    def precision(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """(classes,) share of the predictions of each class that are true; NaN of one that is never predicted."""
+        return metrics.precisions(self.confusion(nodes))
+
+    def f1(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """F1 of the positive class, of two classes, else the mean over classes; see `Verdict`."""
+        return self.verdict(nodes, warn=False).f1
+
+    def auc(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """Area under the ROC curve, of more than two classes the mean over them; NaN where all nodes are of one."""
+        return self.verdict(nodes, warn=False).auc
+
+    def average_precision(self, nodes: NDArray[np.int64] | None = None) -> float:
+        """Average precision of the positive class, of two classes, else the mean over classes; see `Verdict`."""
+        return self.verdict(nodes, warn=False).average_precision
+
+    def verdict(self, nodes: NDArray[np.int64] | None = None, *, warn: bool = True) -> Verdict:
+        """All figures at once for nodes, by default the test nodes, and which of them fits the labels.
+
+        Args:
+            nodes: numbers of nodes, or a mask.
+            warn: with a `NeverFoundWarning`, of a class of whose nodes none is found.
+        """
+        nodes, truth = self._known(nodes)
+        labels = self.graph.labels
+        verdict = Verdict.of(
+            self.probabilities()[nodes],
+            truth,
+            predicted=self.predictions()[nodes],
+            known=None if labels is None else labels[labels >= 0],
+        )
+        if warn:
+            for sentence in never_found([verdict], "Training(class_weights='balanced')"):
+                warnings.warn(sentence, NeverFoundWarning, stacklevel=2)
+        return verdict
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """All nodes in columns: name, predicted class, its probability, that of each class, true class and part.
+
+        A label that is unknown is masked, and a node in no part of the split has an empty one. `garnet.io.table_file`
+        writes them to a file.
+        """
+        n, likely, graph = len(self.scores), self.probabilities(), self.graph
+        chosen = self.predictions()
+        columns: dict[str, NDArray[Any]] = {
+            "node": _names(graph),
+            "predicted": chosen,
+            "probability": likely[np.arange(n), chosen],
+            **{f"probability_{one}": column for one, column in enumerate(likely.T)},
+        }
+        labels = np.full(n, -1) if graph.labels is None else graph.labels
+        columns["label"] = np.ma.masked_less(labels, 0)
+        columns["part"] = np.full(n, "", dtype="<U10")
+        if graph.split is not None:
+            for name, part in (("train", "train"), ("validation", "val"), ("test", "test")):
+                columns["part"][getattr(graph.split, part)] = name
+        return columns
+
     def confusion(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
         truth, predicted = self._compared(nodes)
-        classes = max(self.scores.shape[1], int(truth.max()) + 1)
-        if classes > MOST_CLASSES:
-            raise GraphError(f"A confusion matrix is made for up to {MOST_CLASSES} classes. Got {classes} instead.")
-        return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
+        return confusion_of(predicted, truth, classes=self.scores.shape[1])
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
         """The same model on another graph, whose nodes must have the same features or, without any, be the same."""
@@ -104,6 +165,11 @@ class Predictor:
             raise GraphError(
                 f"The graph has {graph.num_features or 'no'} features, and the model was trained on "
                 f"{self.graph.num_features or 'none'}; give it the same ones."
+            )
+        if not graph.num_features and not np.array_equal(_names(graph), _names(self.graph)):
+            raise GraphError(
+                "The model was trained without features, so that it knows nodes by their numbers, and the nodes of the "
+                "graph are others, or in another order; give it the same ones, such as in an .npz file."
             )
         require_device(device, "Predictor.on")
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
@@ -132,7 +198,7 @@ class Predictor:
         backbone = self._require_model()
         require_archive(path, "A model")
         description = {
-            **_model(backbone),
+            **described_model(backbone),
             "seed": int(self.seed),
             "epoch": self.epoch,
             "val_accuracy": self.val_accuracy,
@@ -158,13 +224,13 @@ class Predictor:
         graph = load_graph(path)
         try:
             with described(Path(path), "model", "it holds a graph but no model.") as (archive, text):
-                description = _description(text, graph)
+                description = read_description(text, graph)
                 names = [name for name in archive if name.startswith("weight_")]
                 parameters = {name[7:]: torch.from_numpy(archive.read(name)) for name in names}
                 if backbone is None and description["backbone"] is None:
                     raise GraphError("it is not one of the library's own; give it as 'backbone'.")
             if backbone is None:
-                backbone = _built(description)
+                backbone = built_model(description)
             numbers = {name: description[name] for name in ("seed", "epoch")}
             loaded = cls(graph, torch.zeros(0), backbone=backbone, parameters=parameters, **numbers).on(graph)
         except (GraphError, ParameterError) as error:
@@ -189,6 +255,8 @@ class Predictor:
         if math.isfinite(self.val_accuracy):
             facts["validation accuracy"] = f"{self.val_accuracy:.1%}"
         with suppress(GraphError):  # without labels or test nodes there is none
+            if self.graph.labels is not None and is_imbalanced(self.graph.labels):
+                facts["test balanced accuracy"] = f"{self.balanced_accuracy():.1%}"
             facts["test accuracy"] = f"{self.accuracy():.1%}"
         if self.stages:
             facts["stages"] = ", ".join(f"{name} {value:.2f} s" for name, value in seconds_of(self.stages).items())
@@ -219,58 +287,5 @@ class Predictor:
         return nodes, labels[nodes]
 
 
-def _model(backbone: Any) -> dict[str, Any]:
-    """A model by its name and parameters; without either if it is not, or has in it what is not, the library's own."""
-    described = {"backbone": BACKBONES.name_of(type(backbone)), "parameters": _plain(backbone)}
-    try:
-        json.dumps(described)
-    except TypeError:
-        return {"backbone": None, "parameters": {}}
-    return described
-
-
-def _plain(backbone: Any) -> dict[str, Any]:
-    """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
-    if not any(registry.name_of(type(backbone)) for registry in _NESTED.values()):
-        return {}
-    values = {one.name: getattr(backbone, one.name) for one in fields(backbone)}
-    return {name: _described(value) for name, value in values.items() if name not in ("training", "device")}
-
-
-def _described(value: Any) -> Any:
-    """A parameter as JSON has it; a backbone or purifier inside of another by its name."""
-    if isinstance(value, tuple):
-        return [_described(one) for one in value]
-    for kind, registry in _NESTED.items():
-        if (name := registry.name_of(type(value))) is not None:
-            return {kind: name, "parameters": _plain(value)}
-    return value
-
-
-def _built(described: Mapping[str, Any]) -> Any:
-    """The backbone that was described."""
-    try:
-        kind = next(kind for kind in _NESTED if kind in described)
-        parameters = {key: _value(one) for key, one in described["parameters"].items()}
-        return _NESTED[kind].build(described[kind], parameters)
-    except (KeyError, AttributeError, TypeError, StopIteration, RecursionError):
-        raise GraphError("its description of the model is damaged.") from None
-
-
-def _value(described: Any) -> Any:
-    """A parameter that was described."""
-    if isinstance(described, list):
-        return tuple(_value(one) for one in described)
-    return _built(described) if isinstance(described, dict) else described
-
-
-def _description(text: bytes, graph: Graph) -> Mapping[str, Any]:
-    """What a file says of its model; older files do not say what it cost and where it came from."""
-    expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
-    with described_as("the model"):
-        description = json.loads(text)
-        if not all(isinstance(description[name], kind) for name, kind in expected.items()):
-            raise TypeError
-        unknown = {"command": "", "fingerprints": {"graph": graph.fingerprint}, "versions": {}, "machine": {}}
-        made = read_made(description.get("made", unknown))
-        return {**description, "stages": read_stages(description.get("stages", [])), "made": made}
+def _names(graph: Graph) -> NDArray[Any]:
+    return np.arange(graph.num_nodes) if graph.names is None else graph.names

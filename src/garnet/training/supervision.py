@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,13 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import Graph, Split
 from garnet.io.checks import checked_split
 from garnet.io.limits import require_memory
+from garnet.parameters import Positive
 
 MOST_CLASSES = 5_000
 """That a model is trained to tell apart; its confusion matrix has the square of it."""
+
+ClassWeights = Literal["balanced"] | tuple[Positive, ...]
+"""How much a node of each class counts; see `Training.class_weights`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +35,7 @@ class Supervision:
         known: (S, n) true labels.
         checked: validation nodes.
         classes: number of classes.
+        weights: (classes,) how much a node of each counts; None where all count the same.
     """
 
     target: Tensor
@@ -37,15 +43,19 @@ class Supervision:
     known: Tensor
     checked: Tensor
     classes: int
+    weights: Tensor | None = None
 
     @classmethod
-    def of(cls, graph: Graph, seeds: int, device: str) -> Supervision:
-        """The labels of the training nodes, for every seed."""
+    def of(cls, graph: Graph, seeds: int, device: str, class_weights: ClassWeights | None = None) -> Supervision:
+        """The labels of the training nodes, for every seed; see `Training.class_weights`."""
         split, labels, classes = require_trainable(graph)
         known = torch.from_numpy(labels).to(device).expand(seeds, -1)
         taught = torch.zeros_like(known, dtype=torch.bool)
         taught[:, split.train] = True
-        return cls(known, taught, known, torch.from_numpy(split.val).to(device), classes)
+        weights = None
+        if class_weights is not None:
+            weights = torch.from_numpy(weights_of(class_weights, labels[split.train], classes)).to(device)
+        return cls(known, taught, known, torch.from_numpy(split.val).to(device), classes, weights)
 
     def taught_by(self, logits: Tensor, confidence: float) -> Supervision:
         """The same with what those logits predict surely, outside of the validation nodes, as labels too."""
@@ -53,26 +63,81 @@ class Supervision:
         sure = probability >= confidence
         sure[:, self.checked] = False
         target = torch.where(self.taught, self.target, prediction)
-        return Supervision(target, self.taught | sure, self.known, self.checked, self.classes)
+        return replace(self, target=target, taught=self.taught | sure)
 
     def among(self, nodes: Tensor, asked: int) -> Supervision:
         """What is taught at the first `asked` of some nodes; the others are only there to be looked at."""
         taught = self.taught[:, nodes]
         taught[:, asked:] = False
-        return Supervision(self.target[:, nodes], taught, self.known[:, nodes], self.checked[:0], self.classes)
+        target, known = self.target[:, nodes], self.known[:, nodes]
+        return replace(self, target=target, taught=taught, known=known, checked=self.checked[:0])
 
     def losses(self, logits: Tensor) -> Tensor:
-        """(S,) mean cross-entropy of each seed on what it is taught."""
+        """(S,) mean cross-entropy of each seed on what it is taught, each node weighted as its class is."""
         taught, target = self.taught[:, self.nodes], self.target[:, self.nodes]
-        target = torch.where(taught, target, -1)
-        losses = cross_entropy(logits[:, self.nodes].transpose(1, 2), target, ignore_index=-1, reduction="none")
-        # A batch may have nothing for one of the seeds.
-        return losses.sum(dim=1) / taught.sum(dim=1).clamp_min(1)
+        masked = torch.where(taught, target, -1)
+        losses = cross_entropy(logits[:, self.nodes].transpose(1, 2), masked, ignore_index=-1, reduction="none")
+        if self.weights is None:
+            # A batch may have nothing for one of the seeds.
+            return losses.sum(dim=1) / taught.sum(dim=1).clamp_min(1)
+        counts = self.weights[target.clamp_min(0)] * taught
+        return (losses * counts).sum(dim=1) / counts.sum(dim=1).clamp_min(self.weights.min())
+
+    def checks(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """(S,) accuracy and mean cross-entropy of each seed on the validation nodes, weighted likewise."""
+        truth, found = self.known[:, self.checked], logits[:, self.checked]
+        right = (found.argmax(dim=2) == truth).float()
+        losses = cross_entropy(found.transpose(1, 2), truth, reduction="none")
+        if self.weights is None:
+            return right.mean(dim=1), losses.mean(dim=1)
+        counts = self.weights[truth]
+        whole = counts.sum(dim=1)
+        return (right * counts).sum(dim=1) / whole, (losses * counts).sum(dim=1) / whole
 
     @cached_property
     def nodes(self) -> Tensor:
         """The nodes at which some seed is taught."""
         return self.taught.any(dim=0).nonzero()[:, 0]
+
+
+def weights_of(class_weights: ClassWeights, learnt: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+    """(classes,) what a node of each class counts; with `balanced` one on the mean, all classes the same in sum.
+
+    Args:
+        class_weights: see `Training.class_weights`.
+        learnt: labels of the training nodes.
+        classes: their number.
+
+    Raises:
+        ParameterError: there are more or fewer weights than classes.
+
+    Example:
+        >>> weights_of("balanced", np.array([0, 0, 0, 1]), 2).tolist()  # doctest: +ELLIPSIS
+        [0.66..., 2.0]
+    """
+    if class_weights != "balanced":
+        if len(class_weights) != classes:
+            raise ParameterError(
+                f"The 'class_weights' parameter of Training must be 'balanced' or {classes} numbers, one for each "
+                f"class of the labels. Got {len(class_weights)} instead."
+            )
+        given = np.array(class_weights)
+        return np.asarray(np.maximum(given / given.max(), np.finfo(np.float32).tiny), dtype=np.float32)
+    counts = np.bincount(learnt, minlength=classes)
+    there = counts > 0
+    # A class that nobody teaches cannot be learnt, and counts as the average node where it is checked.
+    weights = np.ones(classes)
+    weights[there] = len(learnt) / (there.sum() * counts[there])
+    return weights.astype(np.float32)
+
+
+def counts_of(class_weights: ClassWeights | None, graph: Graph) -> Tensor | None:
+    """(k,) how much each validation node of a graph counts, one on the mean; None where all count the same."""
+    if class_weights is None:
+        return None
+    split, labels, classes = require_trainable(graph)
+    counts = torch.from_numpy(weights_of(class_weights, labels[split.train], classes)[labels[split.val]])
+    return counts / counts.mean()
 
 
 def require_labels(graph: Graph) -> NDArray[np.int64]:

@@ -13,10 +13,10 @@ from garnet.audit import audit
 from garnet.audit.evidence import log_odds_of_rank, reasons_of, unit_features
 from garnet.audit.file import load_audit, save_audit
 from garnet.audit.planted import planted
-from garnet.audit.table import save_table
 from garnet.datasets import block_model, class_features, cora, random_split
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.edges import contains
+from garnet.io.table_file import save_table
 from garnet.purify.calibration import Evidence, learn, logistic
 
 

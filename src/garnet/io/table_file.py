@@ -1,0 +1,98 @@
+"""Tables for people and their tools: .csv, or .parquet for large ones."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.errors import GarnetError, MissingExtra
+from garnet.io.atomic import atomic_path
+from garnet.io.targets import require_file
+
+_ROWS_AT_ONCE = 1 << 14
+
+
+def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
+    """Write columns of one length, whole or not at all; what is masked in one is left empty.
+
+    Args:
+        columns: by name, in order.
+        path: the file; its ending, .csv or .parquet, says how.
+
+    Raises:
+        GarnetError: of another ending, or where there is no such folder.
+    """
+    path = Path(path)
+    require_table(path)
+    if path.suffix.lower() == ".csv":
+        with (
+            atomic_path(path) as unfinished,
+            unfinished.open("w", encoding="utf-8", errors="replace", newline="") as file,
+        ):
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            for part in _parts(columns):
+                writer.writerows(zip(*map(_shown, part), strict=True))
+        return
+    pa, pq = _parquet()
+    with atomic_path(path) as unfinished:
+        shown = {name: pa.array(_encodable(column), mask=_mask(column)) for name, column in columns.items()}
+        pq.write_table(pa.table(shown), unfinished)
+
+
+def require_table(path: Path, what: str = "A table") -> None:
+    """Refuse, before any work is done, a file that could not be written.
+
+    Args:
+        path: the file.
+        what: is to be in it.
+
+    Raises:
+        GarnetError: it is of another ending, cannot be written, or needs a package that is not here.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise GarnetError(f"{what} is written to a .csv or a .parquet file. Got {path.name!r} instead.")
+    require_file(path)
+    if path.suffix.lower() == ".parquet":
+        _parquet()
+
+
+def _parquet() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtra("pyarrow", "A Parquet table", "pygarnet[parquet]") from error
+    return pa, pq
+
+
+def _parts(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
+    """Some rows at a time: as text they take many times what they do as numbers."""
+    rows = max((len(column) for column in columns.values()), default=0)
+    for first in range(0, rows, _ROWS_AT_ONCE):
+        yield [column[first : first + _ROWS_AT_ONCE] for column in columns.values()]
+
+
+def _shown(column: NDArray[Any]) -> list[Any]:
+    """Six digits of a number are enough to read, and to rank; what is masked has no text."""
+    values: list[Any] = column.tolist()
+    if np.issubdtype(column.dtype, np.floating):
+        return [None if value is None else f"{value:.6g}" for value in values]
+    return values
+
+
+def _mask(column: NDArray[Any]) -> NDArray[np.bool_] | None:
+    return np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else None
+
+
+def _encodable(column: NDArray[Any]) -> NDArray[Any]:
+    """Halves of a pair of code units, which no text file can hold, become question marks."""
+    column = np.ma.getdata(column)
+    if column.dtype.kind != "U":
+        return column
+    return np.array([text.encode("utf-8", "replace").decode() for text in column.tolist()], dtype=np.str_)
