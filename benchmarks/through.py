@@ -8,6 +8,7 @@ had, how many flips touch them, and whether their features alone would have been
 
 from __future__ import annotations
 
+import argparse
 import os
 import warnings
 from typing import Any
@@ -26,6 +27,7 @@ from garnet.training.supervision import require_trainable
 
 def main() -> None:
     """Attack both committees and write the record."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ["GARNET_DATA"] = str(data_folder())
     graph = load("cora", split="prognn")
     figures: dict[str, Any] = {}
