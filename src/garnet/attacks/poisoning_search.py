@@ -58,7 +58,9 @@ class _Poison:
 
     def __init__(self, attack: PoisoningSearch, task: Task) -> None:
         self.attack, self.task = attack, task
-        self.search = LocalSearch(attack, task, Oracle.of(task, attack.defense, attack.loss, attack.labels))
+        oracle = Oracle.of(task, attack.defense, attack.loss, attack.labels)
+        # The last question is for the model that is trained last.
+        self.search = LocalSearch(attack, task, oracle, spare=1)
         self._trained: Edges | None = None
 
     @property

@@ -51,6 +51,13 @@ def test_it_asks_and_trains_no_more_often_than_it_may(graph, queries, trainings)
     assert made.num_changes == 12
 
 
+@pytest.mark.parametrize("last_block", [0.05, 0.3])
+def test_a_large_budget_does_not_make_it_ask_once_too_often(graph, last_block):
+    defense = Counting()
+    PoisoningSearch(defense=defense, queries=31, trainings=3, last_block=last_block)(graph, budget="80", seed=2)
+    assert len(defense.asked) <= 31
+
+
 def test_it_returns_what_did_most_harm_of_all_it_has_trained_on(graph):
     defense = Counting()
     made = PoisoningSearch(defense=defense, queries=60, trainings=6)(graph, budget="12")
