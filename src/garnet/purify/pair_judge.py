@@ -30,8 +30,8 @@ _LEAST_VALUE = 1e-3
 class PairJudge:
     r"""What GARNET would make of a pair of nodes that is no edge, all else being as it is.
 
-    An edge that is written moves its own ends (see `moved`), so a made-up edge vouches for itself, the more the fewer edges its ends have. What planted edges told, and the doubt
-    in other edges of its ends, is taken as it is.
+    An edge that is written moves its own ends (see `moved`), so a made-up edge vouches for itself, the more the fewer
+    edges its ends have. What planted edges told, and the doubt in other edges of its ends, is taken as it is.
 
     Attributes:
         work: the graph.
