@@ -40,7 +40,7 @@ def main() -> None:
 def taken(graph: Graph, committee: Committee) -> dict[str, Any]:
     """What the search takes of a committee, and what the nodes have in common."""
     fitted = committee.fit(graph, seed=0)
-    flips = QuerySearch(defense=committee)(graph, budget=Budget.fraction(0.05), seed=0)
+    flips = QuerySearch(defense=committee)(graph, budget=Budget.fraction(0.05), victim=fitted, seed=0)
     test = require_trainable(graph)[0].test
     was, now = right(fitted, graph)[test], right(fitted.on(flips.apply(graph)), graph)[test]
     lost = test[was & ~now]
