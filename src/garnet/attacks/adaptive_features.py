@@ -48,8 +48,8 @@ class AdaptiveFeatures(Attack):
         rounds: after each of which the defence is asked, and run anew.
         steps: along the gradient in each round.
         growing: share of all steps in which the entries become as many as the budget has.
-        renewed: share of the entries that makes room in the first step after that; in the t-th it is that over the root
-            of t.
+        renewed: share of the entries that makes room in the first step after that; in the t-th it is that divided by
+            the square root of t.
         loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, and the `tanh-margin` of
             several.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.

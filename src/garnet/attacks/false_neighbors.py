@@ -98,7 +98,7 @@ class _Course:
         self.failed = self.flips
 
     def go(self) -> None:
-        """Pull nodes, look what it did, and take back what did nothing."""
+        """Pull nodes, see what that did, and take back what did nothing."""
         now = clean = self._asked()
         most = (-1.0, -1.0)
         for number in range(self.attack.rounds):

@@ -147,7 +147,7 @@ def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str
     if (getattr(kind, "threat", None) == "evasion" or getattr(kind, "asks", False)) and defense.learns_one_graph:
         raise ParameterError(
             f"The attack {name} needs what a trained model says of other graphs, and {type(defense).__name__} learns "
-            "of one graph alone; leave it out."
+            "on one graph only; leave it out."
         )
     if isinstance(wanted, Attack):
         return Opponent(name, _aimed(wanted, defense))

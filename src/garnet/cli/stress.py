@@ -66,7 +66,7 @@ def stress(
             "--unbounded/--no-unbounded", help="Check attacks that know the defence with as many flips as edges."
         ),
     ] = True,
-    retry: Annotated[bool, typer.Option("--retry", help="Make attempts again that failed before.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat the attempts that failed before.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
@@ -157,11 +157,16 @@ def _end(found: Stress, output: Path | None, report: Path | None) -> None:
     battery = found.battery
     if battery.missing:
         hope = "the same command goes on" if output is not None else "with -o the same command would go on"
-        err.print(f"stopped with {battery.missing} attempts left; {hope}")
+        err.print(f"stopped with {_attempts(battery.missing)} left; {hope}")
         raise typer.Exit(130)
     if report is not None:
         err.print(f"wrote {printable(report)}; open it in a browser", soft_wrap=True)
     if battery.failures:
-        err.print(f"{len(battery.failures)} attempts failed; --retry makes them again, --attacks leaves some out")
+        again = "it" if len(battery.failures) == 1 else "them"
+        err.print(f"{_attempts(len(battery.failures))} failed; --retry repeats {again}, --attacks leaves some out")
     if found.failed or battery.failures:
         raise typer.Exit(1)
+
+
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"

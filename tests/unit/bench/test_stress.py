@@ -264,6 +264,20 @@ def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeyp
     assert stress(graph, Learning(), **QUICK, path=path).ran == 0
 
 
+def test_a_seed_that_could_not_be_asked_again_is_not_compared_with_another(graph):
+    found = stress(graph, plain(), **QUICK)
+    left = {0: (80.0, None), 1: (60.0, 60.0)}
+    records = tuple(
+        replace(one, values=one.values | dict(zip(("poisoning", "evasion"), left[one.seeds[0]], strict=True)))
+        if one.cell["role"] == "clean"
+        else one
+        for one in found.battery.records
+    )
+    (check,) = [one for one in Stress(Battery(records)).checks if "says the same twice" in one.name]
+    assert check.verdict == "ok"
+    assert "60.0 %" in check.found
+
+
 def test_only_a_defence_that_learns_on_one_graph_is_spared_evasion(graph):
     with pytest.raises(GraphError, match="glasses"):
         stress(graph, Picky(), **QUICK)
