@@ -116,6 +116,11 @@ class LocalSearch:
         self.oracle = oracle
         self.best = self._now = self._asked(self.best.owners, self.best.others)
 
+    def face_again(self) -> None:
+        """Go on against the same model from the flips that did most harm, which counts as asked though it is known."""
+        self.asked += 1
+        self._now = self.best
+
     def _begun(self) -> _State:
         """The best of some sets of flips to start from."""
         now, clean = self.best, self.best.answer
