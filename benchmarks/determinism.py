@@ -10,6 +10,7 @@ the graphs of the data folder.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import subprocess
@@ -90,6 +91,7 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(purified(sys.argv[1], int(sys.argv[2])))
         return
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     same: dict[str, list[int]] = {}
     for name in (*FILES, DRAWN):
         found = [digest(name, threads) for threads in THREADS]

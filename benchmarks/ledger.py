@@ -9,6 +9,7 @@ neighbourhoods of the clean graph, mean over 500 random nodes (table 12, which h
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ CASES = {
 
 def main() -> None:
     """Purify every case with the default, the authors' parameters and the full distortion; write the record."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     folder = data_folder()
     rows: dict[str, Any] = {}
     for name, (dataset, clean_file, poisoned_file, attack) in CASES.items():

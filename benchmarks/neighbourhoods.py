@@ -10,6 +10,7 @@ label, and the edges among them by what became of them; and for all targets, how
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ FEWEST, MOST = 6, 60  # nodes within two edges in the clean graph
 
 def main() -> None:
     """Purify Cora under Nettack, choose three targets and write what surrounds them."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     clean, attacked = load("cora"), poisoned("cora", attack="nettack", budget=5)
     result = GARNET().purify(attacked)
     graphs = {"clean": clean, "attacked": attacked, "purified": result.graph}

@@ -11,6 +11,7 @@ from typing import Any
 
 from garnet.datasets import load
 from garnet.graph.graph import Graph
+from garnet.io.atomic import atomic_path
 from garnet.machine import machine, versions
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -38,7 +39,8 @@ def save(name: str, figures: dict[str, Any]) -> None:
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    with atomic_path(path) as unfinished:
+        unfinished.write_text(json.dumps(record, indent=1) + "\n")
     print(f"wrote {path.relative_to(RESULTS.parent)}")
 
 

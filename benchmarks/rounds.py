@@ -88,10 +88,10 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
     given = parser.parse_args(arguments)
     if given.queries and not given.attacks:
         parser.error("--queries adds an adaptive-search to --attacks; name some there")
-    changed = {name: value for name, value in vars(given).items() if name in ("caution", "leeway")}
+    changed = {name: vars(given)[name] for name in ("caution", "leeway") if name in vars(given)}
     if changed and given.defense != "committee":
         parser.error(f"{given.defense} has no {' or '.join(changed)}, which only the committee has; leave that out")
-    told = {name: "none" if value is None else f"{value:g}" for name, value in changed.items()}
+    told = {name: _shown(value) for name, value in changed.items()}
     words = [f"{name} {value}" for name, value in told.items()]
     # Only what is named stress-... is a row of the leaderboard, and a changed committee is none.
     file = "-".join(["rounds" if changed else "stress", given.graph, *(words or [given.defense])]).replace(" ", "-")
@@ -109,6 +109,14 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
         given.output or RESULTS / f"{file}.jsonl",
         shlex.join(command),
     )
+
+
+def _shown(value: float | None) -> str:
+    """A number so that it is read as the same one, and no longer than it needs to be."""
+    if value is None:
+        return "none"
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _number_or_none(text: str) -> float | None:

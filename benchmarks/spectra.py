@@ -9,6 +9,7 @@ a budget of 20 %: all singular values of the four normalised adjacencies, and of
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ SMALLEST_RATIO = 1e-6  # of the largest, for a singular value to count in the ra
 
 def main() -> None:
     """Decompose every graph at every budget and write the record."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     ranks: list[dict[str, Any]] = []
     values: dict[str, list[float]] = {}
     for budget in BUDGETS:

@@ -13,13 +13,14 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any
 
 from record import RESULTS, data_folder, save
 
 from garnet.attacks import AdaptiveSearch, Attack, Budget, Nettack, QuerySearch
+from garnet.bench.measure import why_failed
 from garnet.datasets import poisoned
 from garnet.defenses import Defense
 from garnet.registry import defense_named
@@ -43,14 +44,23 @@ def main() -> None:
     todo = [
         (name, each) for name in chosen.defenses.split(",") for each in edges if str(each) not in figures.get(name, {})
     ]
+    order = dict.fromkeys([*figures, *(name for name, _ in todo)])
     with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
-        for name, each, found in pool.map(attacked, *zip(*todo, strict=True)) if todo else ():
-            figures.setdefault(name, {})[str(each)] = found
+        tried = {pool.submit(attacked, *one): one for one in todo}
+        for result in as_completed(tried):
+            name, each = tried[result]
+            try:
+                found = result.result()
+            except Exception as error:  # the others have their figures, whatever is wrong with this one
+                print(f"{name} has no figure for {each} a target: {why_failed(error)}", flush=True)
+                continue
+            left = {**figures.get(name, {}), str(each): found}
+            figures[name] = {one: left[one] for one in sorted(left, key=int)}
             print(name, each, {key: value for key, value in found.items() if key != "flips"}, flush=True)
-            save(NAME, figures)
+            save(NAME, {one: figures[one] for one in order if one in figures})
 
 
-def attacked(name: str, each: int) -> tuple[str, int, dict[str, Any]]:
+def attacked(name: str, each: int) -> dict[str, Any]:
     """Accuracy on the targets, in percent: clean, and under each attack, after training and before."""
     graph, defense = poisoned("cora", attack="nettack", budget=0), defense_named(name)
     targets = require_trainable(graph)[0].test
@@ -65,7 +75,7 @@ def attacked(name: str, each: int) -> tuple[str, int, dict[str, Any]]:
             "poisoning": 100 * defense.fit(changed, seed=0).accuracy(),
             "flips": flips.num_changes,
         }
-    return name, each, found
+    return found
 
 
 def attacks(defense: Defense) -> Iterator[Attack]:

@@ -8,6 +8,7 @@ had, how many flips touch them, and whether their features alone would have been
 
 from __future__ import annotations
 
+import argparse
 import os
 import warnings
 from typing import Any
@@ -26,6 +27,7 @@ from garnet.training.supervision import require_trainable
 
 def main() -> None:
     """Attack both committees and write the record."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ["GARNET_DATA"] = str(data_folder())
     graph = load("cora", split="prognn")
     figures: dict[str, Any] = {}
@@ -38,7 +40,7 @@ def main() -> None:
 def taken(graph: Graph, committee: Committee) -> dict[str, Any]:
     """What the search takes of a committee, and what the nodes have in common."""
     fitted = committee.fit(graph, seed=0)
-    flips = QuerySearch(defense=committee)(graph, budget=Budget.fraction(0.05), seed=0)
+    flips = QuerySearch(defense=committee)(graph, budget=Budget.fraction(0.05), victim=fitted, seed=0)
     test = require_trainable(graph)[0].test
     was, now = right(fitted, graph)[test], right(fitted.on(flips.apply(graph)), graph)[test]
     lost = test[was & ~now]

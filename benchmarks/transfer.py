@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from record import RESULTS, real_graph, save
 
 from garnet.bench.attempt import replay
-from garnet.bench.measure import effective_parameters, of_the_method
+from garnet.bench.measure import effective_parameters, of_the_method, why_failed
 from garnet.bench.record import latest, read_records
 from garnet.defenses import Defense
 from garnet.defenses.lookup import defense_names, named_defense
@@ -72,16 +72,18 @@ def main() -> None:
     for one in figures.keys() - {*asked}:
         if is_stale(figures[one], one, sets, chosen.budget):
             print(f"{one} was tried with other flips or as it then was; name it in --defenses to try it again")
+    order = dict.fromkeys([*figures, *wanted])
     with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
-        tried = {one: pool.submit(transferred, one, graph, sets, chosen.budget) for one in wanted}
-        for one, result in tried.items():
+        tried = {pool.submit(transferred, one, graph, sets, chosen.budget): one for one in wanted}
+        for result in as_completed(tried):
+            one = tried[result]
             try:
                 figures[one] = result.result()
-            except GarnetError as error:
-                print(f"{one} has no figure: {error}", flush=True)
+            except Exception as error:  # the others have their figures, whatever is wrong with this one
+                print(f"{one} has no figure: {why_failed(error)}", flush=True)
                 continue
             print(one, {kind: figures[one][kind][:1] for kind in ("evasion", "poisoning")}, flush=True)
-            save(name, figures)
+            save(name, {each: figures[each] for each in order if each in figures})
 
 
 def transferred(name: str, graph: Graph, sets: Sequence[Flips], budget: float) -> dict[str, Any]:

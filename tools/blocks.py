@@ -16,7 +16,8 @@ from garnet.registry import known_name
 from tools import leave_it_on, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
-from tools.records import STUDIES, Benchmark, Cells, read_json
+from tools.measured import measured
+from tools.records import STUDIES, Cells, read_json
 from tools.stress_tables import attacker_who_knows, attacks_that_know, figure, restarts, rounds
 
 _STAGES = ("embed", "neighbours", "prune")
@@ -50,11 +51,6 @@ def study(name: str, records: Path) -> str:
     cells = [cell.facts() for cell in wanted.cells]
     made = make_tables(wanted.title, latest(found).values(), cells=cells, note=wanted.note)
     return "\n\n".join(as_markdown(one).rstrip() for one in made)
-
-
-def _figures(records: Path, name: str) -> Mapping[str, Any]:
-    with Benchmark(records / f"{name}.json", f"the benchmark that writes {name}.json").figures() as found:
-        return found
 
 
 def _seconds(run: Mapping[str, Any], names: Iterable[str]) -> list[str]:
@@ -109,18 +105,20 @@ def _paper(record: Record) -> str:
     return NONE if known is None else f"{known.mean:.1f}"
 
 
-def arxiv(records: Path) -> str:
+_ARXIV = {
+    "arxiv-gcn": "GCN, no defence",
+    "arxiv-garnet": "GARNET, GCN",
+    "arxiv-gnnguard": "GNNGuard, GCN",
+    "arxiv-jaccard": "Jaccard, GCN",
+    "arxiv-soft-median-gdc": "Soft Median GDC",
+}
+
+
+@measured(*_ARXIV)
+def arxiv(*figures: Mapping[str, Any]) -> str:
     """Defences on ogbn-arxiv, clean and under GR-BCD, the paper's numbers in brackets."""
-    names = {
-        "gcn": "GCN, no defence",
-        "garnet": "GARNET, GCN",
-        "gnnguard": "GNNGuard, GCN",
-        "jaccard": "Jaccard, GCN",
-        "soft-median-gdc": "Soft Median GDC",
-    }
     rows = []
-    for name, label in names.items():
-        found = _figures(records, f"arxiv-{name}")
+    for label, found in zip(_ARXIV.values(), figures, strict=True):
         row: list[object] = [label, found["seeds"], found["epochs"]]
         for budget in ("clean", "25%", "50%"):
             mean, sd = found[budget]["mean"], found[budget]["sd"]
@@ -133,16 +131,18 @@ def arxiv(records: Path) -> str:
 # --- speed: the README's tables, defences and attacks
 
 
-def recipe(records: Path) -> str:
+_RECIPES = {
+    "recipe-r50": "rank 50",
+    "recipe-r500": "rank 500",
+    "recipe-r50-regularised": 'rank 50, `tau="mean"`; the recipe without',
+}
+
+
+@measured(*_RECIPES)
+def recipe(*figures: Mapping[str, Any]) -> str:
     """Purifying ogbn-arxiv against the usual recipe."""
-    names = {
-        "recipe-r50": "rank 50",
-        "recipe-r500": "rank 500",
-        "recipe-r50-regularised": 'rank 50, `tau="mean"`; the recipe without',
-    }
     rows = []
-    for name, label in names.items():
-        found = _figures(records, name)
+    for label, found in zip(_RECIPES.values(), figures, strict=True):
         usual, ours = found["usual"], found["garnet"]
         stages = [f"{usual[stage]:.1f} → {ours[stage]:.1f} s" for stage in ("embed", "neighbours")]
         error = f"1e{math.log10(ours['score_error']):.0f}" if "score_error" in ours else NONE
@@ -154,12 +154,11 @@ def recipe(records: Path) -> str:
     return table(heads, rows)
 
 
-def speed(records: Path) -> str:
+@measured("growth", "products", "defenses", "attack-metattack", "training", "training-cuda", "memory-r50", "audit-cuda")
+def speed(*figures: Mapping[str, Any]) -> str:
     """Everything else that the README times."""
-    growth, products = _figures(records, "growth"), _figures(records, "products")
-    defenses, attack = _figures(records, "defenses"), _figures(records, "attack-metattack")
-    training, cuda = _figures(records, "training"), _figures(records, "training-cuda")["ten seeds on cora"]
-    step, memory = training["step on purified pubmed"], _figures(records, "memory-r50")["stages"]
+    growth, products, defenses, attack, training, training_cuda, held, audit = figures
+    cuda, step, memory = training_cuda["ten seeds on cora"], training["step on purified pubmed"], held["stages"]
     both = [defenses[graph] for graph in ("cora", "squirrel")]
     slower = {
         label: " and ".join(f"{one[name]['times_garnet']:.0f}" for one in both)
@@ -179,7 +178,7 @@ def speed(records: Path) -> str:
         (f"purify {size}, rank 500, k = 50",
          f"{fastest:.1f} s, with a neighbour recall of {products['recall of 10,000']:.3f}", card, "products"),
         ("train a GCN on the result, 200 steps", f"{products['training']['seconds']:.0f} s", card, "products"),
-        ("audit that graph", f"{_figures(records, 'audit-cuda')['drawn']['seconds']:.0f} s", card, "audit_cuda"),
+        ("audit that graph", f"{audit['drawn']['seconds']:.0f} s", card, "audit_cuda"),
         ("purify and train on Cora; Squirrel",
          f"{both[0]['garnet']['seconds']:.1f} s; {both[1]['garnet']['seconds']:.1f} s. TSVD takes {slower['TSVD']} "
          f"times as long, Pro-GNN {slower['Pro-GNN']}, GNNGuard {slower['GNNGuard']}", cores, "defenses"),
@@ -197,9 +196,9 @@ def speed(records: Path) -> str:
     return table(["what", "takes", "on", "measured by"], shown, labels=4)
 
 
-def defense_speed(records: Path) -> str:
+@measured("defenses")
+def defense_speed(found: Mapping[str, Any]) -> str:
     """Defences end to end, beside GARNET with the same model."""
-    found = _figures(records, "defenses")
     names = {
         "garnet": "GARNET, GPRGNN",
         "tsvd": "TSVD, GPRGNN",
@@ -218,14 +217,13 @@ def defense_speed(records: Path) -> str:
     return table(["two cores, Metattack 20 %", "Cora", "", "Squirrel", ""], rows)
 
 
-def attack_speed(records: Path) -> str:
+@measured(
+    "attack-metattack", "attack-cora", "attack-cora-cuda", "attack-nettack",
+    "attack-pubmed", "attack-pubmed-cuda", "attack-arxiv", "attack-arxiv-cuda",
+)  # fmt: skip
+def attack_speed(*figures: Mapping[str, Any]) -> str:
     """Attacks on two cores and on a GPU."""
-    flip, cora, cora_cuda, nettack, pubmed, pubmed_cuda, arxiv, arxiv_cuda = (
-        _figures(records, f"attack-{name}")
-        for name in (
-            "metattack", "cora", "cora-cuda", "nettack", "pubmed", "pubmed-cuda", "arxiv", "arxiv-cuda",
-        )
-    )  # fmt: skip
+    flip, cora, cora_cuda, nettack, pubmed, pubmed_cuda, arxiv, arxiv_cuda = figures
     fast = 1000 * cora_cuda["seconds"] / cora_cuda["flips"]
     rows = [
         ("Metattack on Cora, a flip", f"{1000 * flip['seconds_a_flip']:.0f} ms", f"{fast:.0f} ms",
@@ -250,16 +248,18 @@ def attack_speed(records: Path) -> str:
 # --- scale: disk, cluster, GPU
 
 
-def disk(records: Path) -> str:
+_ON_DISK = {
+    "disk-products": "the size of ogbn-products, drawn",
+    "disk-arxiv": "ogbn-arxiv",
+    "disk-products-default": "the size of ogbn-products, by default",
+}
+
+
+@measured(*_ON_DISK)
+def disk(*figures: Mapping[str, Any]) -> str:
     """Purifying in less memory than the graph would take."""
-    names = {
-        "disk-products": "the size of ogbn-products, drawn",
-        "disk-arxiv": "ogbn-arxiv",
-        "disk-products-default": "the size of ogbn-products, by default",
-    }
     rows = []
-    for name, label in names.items():
-        run = _figures(records, name)
+    for label, run in zip(_ON_DISK.values(), figures, strict=True):
         tile, embed, near, prune = (f"{stage['seconds']:,.0f} s" for stage in run["stages"])
         millions = run["edges_before"] / 1e6
         whole = run["seconds"]
@@ -272,9 +272,9 @@ def disk(records: Path) -> str:
     return table(heads, rows)
 
 
-def cluster(records: Path) -> str:
+@measured("cluster")
+def cluster(found: Mapping[str, Any]) -> str:
     """One worker and two."""
-    found = _figures(records, "cluster")
     rows: list[list[str]] = []
     for label, run in zip(("one worker", "two workers"), found["runs"], strict=True):
         held = max(run["peak_bytes_of_each_worker"]) / 1e6
@@ -285,9 +285,9 @@ def cluster(records: Path) -> str:
     return table(["", "tile", *_STAGES, "in all", "held by each worker"], rows)
 
 
-def products(records: Path) -> str:
+@measured("products")
+def products(found: Mapping[str, Any]) -> str:
     """A graph of the size of ogbn-products on one GPU."""
-    found = _figures(records, "products")
     runs = ("first run, which compiles the kernels", "second run", "third run", "fourth run")
     best = min(found["runs"], key=lambda run: float(run["seconds"]))
     rows = []
@@ -301,14 +301,16 @@ def products(records: Path) -> str:
     return table(["", *_STAGES, "in all"], rows)
 
 
-def multilevel(records: Path) -> str:
+_MULTILEVEL = {
+    "multilevel-arxiv-r50": "ogbn-arxiv, rank 50",
+    "multilevel-arxiv-r500": "ogbn-arxiv, rank 500",
+    "multilevel-products-r500": "products size, rank 500",
+}
+
+
+@measured(*_MULTILEVEL)
+def multilevel(*runs: Mapping[str, Any]) -> str:
     """Columns through the matrix from several starts."""
-    names = {
-        "ogbn-arxiv, rank 50": "multilevel-arxiv-r50",
-        "ogbn-arxiv, rank 500": "multilevel-arxiv-r500",
-        "products size, rank 500": "multilevel-products-r500",
-    }
-    runs = [_figures(records, name) for name in names.values()]
     starts = {
         "plain": "the solver, from random numbers",
         "start": "the same, from coarse eigenvectors",
@@ -319,7 +321,7 @@ def multilevel(records: Path) -> str:
     stalled = [_first(run, "polish") for run in runs]
     told = [f"still {run['residual']:.1g} after {run['columns']:,}" for run in stalled]
     rows.append(["coarse eigenvectors, filtered round after round", f"residual {told[0]}", *told[1:]])
-    return table(["columns through the matrix", *names], rows)
+    return table(["columns through the matrix", *_MULTILEVEL.values()], rows)
 
 
 def _first(run: Mapping[str, Any], start: str) -> Mapping[str, Any]:
@@ -327,9 +329,10 @@ def _first(run: Mapping[str, Any], start: str) -> Mapping[str, Any]:
     return next(value for name, value in run.items() if name.partition(" ")[0] == start)
 
 
-def cuda_agreement(records: Path) -> str:
+@measured("cuda")
+def cuda_agreement(found: Mapping[str, Any]) -> str:
     """Share of edges that ogbn-arxiv purified on a GPU and by ARPACK have in common."""
-    return f"{_figures(records, 'cuda')['agreement']['arxiv']['edge_jaccard']:.2f}"
+    return f"{found['agreement']['arxiv']['edge_jaccard']:.2f}"
 
 
 # --- the audit
@@ -348,14 +351,13 @@ _SCORES = {
 }
 
 
-def _audited(records: Path, *, clean: bool) -> dict[str, Mapping[str, Any]]:
-    found = _figures(records, "audit")
-    return {name: one for name, one in found.items() if name.endswith(" clean") is clean}
+def _audited(figures: Mapping[str, Any], *, clean: bool) -> dict[str, Mapping[str, Any]]:
+    return {name: one for name, one in figures.items() if name.endswith(" clean") is clean}
 
 
-def _audit_scores(records: Path, kind: str) -> str:
+def _audit_scores(figures: Mapping[str, Any], kind: str) -> str:
     rows = []
-    for name, found in _audited(records, clean=False).items():
+    for name, found in _audited(figures, clean=False).items():
         values = [found["scores"][score][kind] for score in _SCORES]
         best = values.index(max(values))
         shown = [f"**{value:.3f}**" if place == best else f"{value:.3f}" for place, value in enumerate(values)]
@@ -363,17 +365,20 @@ def _audit_scores(records: Path, kind: str) -> str:
     return table(["graph", "edges made up", *_SCORES.values()], rows)
 
 
-def audit_areas(records: Path) -> str:
+@measured("audit")
+def audit_areas(figures: Mapping[str, Any]) -> str:
     """The area under the ROC curve of the audit and of single scores."""
-    return _audit_scores(records, "auc")
+    return _audit_scores(figures, "auc")
 
 
-def audit_precisions(records: Path) -> str:
+@measured("audit")
+def audit_precisions(figures: Mapping[str, Any]) -> str:
     """Their average precision."""
-    return _audit_scores(records, "ap")
+    return _audit_scores(figures, "ap")
 
 
-def audit_doubts(records: Path) -> str:
+@measured("audit")
+def audit_doubts(figures: Mapping[str, Any]) -> str:
     """What the audit doubts in attacked graphs."""
     rows = [
         [
@@ -382,20 +387,21 @@ def audit_doubts(records: Path) -> str:
             f"{100 * found['false alarms']:.0f} %", f"{100 * found['false alarms, estimated']:.0f} %",
             f"{found['power']:.2f}", f"{found['seconds']:.1f}",
         ]
-        for name, found in _audited(records, clean=False).items()
+        for name, found in _audited(figures, clean=False).items()
     ]  # fmt: skip
     heads = ["graph", "made up", "estimated", "doubted of these", "doubted of the true ones", "wrongly doubted"]
     return table([*heads, "by its own estimate", "power", "seconds"], rows)
 
 
-def audit_clean(records: Path) -> str:
+@measured("audit")
+def audit_clean(figures: Mapping[str, Any]) -> str:
     """What it doubts in clean graphs, and in the same rewired."""
     rows = [
         [
             name.removesuffix(" clean"), f"{100 * found['doubted']:.2f} %", f"{100 * found['share']:.1f} %",
             f"{found['power']:.2f}", f"{100 * found['null doubted']:.2f} %", f"{found['null power']:.2f}",
         ]
-        for name, found in _audited(records, clean=True).items()
+        for name, found in _audited(figures, clean=True).items()
     ]  # fmt: skip
     heads = ["clean graph", "edges doubted: false alarms", "estimated share", "power"]
     return table([*heads, "all edges rewired: doubted", "power there"], rows)
@@ -404,10 +410,11 @@ def audit_clean(records: Path) -> str:
 # --- what becomes of the edges
 
 
-def ledger(records: Path) -> str:
+@measured("ledger")
+def ledger(figures: Mapping[str, Any]) -> str:
     """Edges of attacks dropped and true ones kept, by setting, with the paper's homophily and two-hop neighbours."""
     rows = []
-    for name, found in _figures(records, "ledger").items():
+    for name, found in figures.items():
         graph, attack = name.partition(" ")[::2]
         label = f"{graph.capitalize()} {attack.capitalize().replace('%', ' %')}"
         for setting in ("default", "paper", "distortion", "distortion, neighbours alone"):
@@ -453,9 +460,9 @@ def campaign(records: Path) -> str:
     )
 
 
-def determinism(records: Path) -> str:
+@measured("determinism")
+def determinism(found: Mapping[str, Any]) -> str:
     """Which threads give the same bytes, and what a permutation of the nodes changes."""
-    found = _figures(records, "determinism")
     same = found["same_bytes_as_one_thread"]
     rows = [(name, ", ".join(map(str, threads))) for name, threads in same.items()]
     shown = table(["graph", "threads that give the bytes of one thread"], rows, labels=2)
@@ -468,9 +475,9 @@ def determinism(records: Path) -> str:
     )
 
 
-def coverage(records: Path) -> str:
+@measured("coverage")
+def coverage(found: Mapping[str, Any]) -> str:
     """Which share of the lines the tests reach, room by room, and where most are left."""
-    found = _figures(records, "coverage")
     rows = [
         (room, f"{one['statements']:,}", f"{one['missed']:,}", _covered(one)) for room, one in found["rooms"].items()
     ]
@@ -487,10 +494,11 @@ def _covered(one: Mapping[str, Any]) -> str:
 # --- the committee's time
 
 
-def committee_speed(records: Path) -> str:
+@measured("committee")
+def committee_speed(found: Mapping[str, Any]) -> str:
     """How long a committee takes beside one model, and where the time goes."""
     rows = []
-    for name, run in _figures(records, "committee").items():
+    for name, run in found.items():
         if isinstance(run, Mapping):
             stages = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in run["stages"].items())
             times = _seconds(run, ("one_seconds", "committee_seconds"))

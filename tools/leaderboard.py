@@ -7,13 +7,14 @@ published poisons, and clean graphs where a defence has not been stressed, come 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from garnet.bench.cell import is_own_attack, threat
 from garnet.bench.opponents import THREATS
-from garnet.bench.outcomes import Outcome, lowest, tried
+from garnet.bench.outcomes import Battery, Outcome, lowest, tried
 from garnet.bench.record import Record
 from garnet.errors import GarnetError
 from tools.markdown import NONE, table
@@ -27,11 +28,12 @@ NOTES = {
     WARNING: "A check of the stress test failed: the true worst case is probably lower.",
     "†": "Not attacked by a search that asks the defence, the strongest attack elsewhere.",
     "‡": "Attempts failed: the true worst case may be lower.",
-    "→": "Made for the other of evasion and poisoning.",
+    "→": "Made for the other threat.",
 }
 """What the signs of a board mean."""
 
 _STUDIES = ("leave-it-on", "citations", "heterophilic", "polblogs")
+_LISTS = ("--attacks", "--budgets")
 _POISON = "metattack", 0.2  # the published one that every study has
 _FOLDER = "../../results"
 _GROUPS = {
@@ -67,7 +69,7 @@ class Row:
         worst: the lowest of `attacked`; the published poison, which may change more edges, is not counted.
         seconds: that the worst attack took.
         attacks: how many were tried on it; None if it was not stressed.
-        command: that makes the row again.
+        commands: that make the row again, one for each addition to it that no later one repeats.
         marks: what has to be said of the worst case: keys of `NOTES`.
     """
 
@@ -78,7 +80,7 @@ class Row:
     worst: Figure | None = None
     seconds: float | None = None
     attacks: int | None = None
-    command: str = ""
+    commands: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
     def cells(self) -> list[str]:
@@ -102,7 +104,7 @@ def _board(graph: str, rows: Sequence[Row]) -> str:
     heads = ["defence", "clean", "**worst**", "seconds", "published poison", *_GROUPS.values(), "attacks"]
     shown = table(heads, [row.cells() for row in rows])
     parts = [f"## {graph.capitalize()}", shown]
-    commands = [row.command for row in rows if row.command]
+    commands = [command for row in rows for command in row.commands]
     if commands:
         parts.append("\n".join(["<!-- not run: takes hours -->", "```", *commands, "```"]))
     if notes := [f"{sign} {note}" for sign, note in NOTES.items() if sign in shown]:
@@ -179,7 +181,7 @@ def _stressed(graph: str, records: Path) -> Iterable[Row]:
         battery = one.battery
         if battery.graph != graph:
             continue
-        counted = [each for each in battery.outcomes if each.allowed <= LARGEST * battery.edges + 1e-9]
+        counted = [each for each in battery.outcomes if each.allowed <= _most(battery)]
         worst = lowest(counted)
         groups = {
             "blind": [each for each in counted if not each.adaptive],
@@ -193,9 +195,51 @@ def _stressed(graph: str, records: Path) -> Iterable[Row]:
             worst=None if worst is None else _figure(worst, one.file),
             seconds=None if worst is None else worst.seconds,
             attacks=len(tried(counted)),
-            command=battery.command,
+            commands=tuple(_commands(battery)),
             marks=tuple(_marks(one, counted)),
         )
+
+
+def _most(battery: Battery) -> float:
+    """Flips up to which attacks count."""
+    return LARGEST * battery.edges + 1e-9
+
+
+def _commands(battery: Battery) -> Iterable[str]:
+    """The commands by which the attacks were made that count, but for those that a later one repeats.
+
+    Attacks without limit count, too: a check depends on them.
+    """
+    made = (one for one in battery.records if one.cell["role"] in ("attack", "unbounded") and one.status == "done")
+    counted = (one for one in made if one.cell["role"] == "unbounded" or one.values["allowed"] <= _most(battery))
+    asked = list(dict.fromkeys(said for one in counted if (said := one.parameters.get("command"))))
+    for place, command in enumerate(asked or filter(None, [battery.command])):
+        if not any(_repeats(later, command) for later in asked[place + 1 :]):
+            yield command
+
+
+def _repeats(command: str, other: str) -> bool:
+    """Whether a command asks for all that another does, whatever file they write to."""
+    (rest, lists), (others, wanted) = (_parts(one) for one in (command, other))
+    same = others in (rest, [word for word in rest if word != "--unbounded"])
+    # Without --attacks a command takes all that fit.
+    return same and all(
+        lists[name] is None or (wanted[name] is not None and wanted[name] <= lists[name]) for name in _LISTS
+    )
+
+
+def _parts(command: str) -> tuple[list[str], dict[str, set[str] | None]]:
+    """The words of a command but for its output, and what its lists have; None for a list that it leaves out."""
+    rest, lists = [], dict[str, set[str] | None](dict.fromkeys(_LISTS))
+    words = iter(shlex.split(command))
+    for word in words:
+        if word in _LISTS:
+            lists[word] = set(next(words, "").split(","))
+        elif word in ("-o", "--output"):
+            next(words, None)
+        else:
+            rest.append(word)
+    return rest, lists
 
 
 def _marks(one: Stressed, counted: Sequence[Outcome]) -> Iterable[str]:

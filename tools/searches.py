@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from tools.markdown import NONE, table
-from tools.records import Benchmark
+from tools.measured import measured
 
 
-def _figures(records: Path, script: str, name: str) -> Mapping[str, Any]:
-    with Benchmark(records / f"{name}.json", f"python benchmarks/{script}.py").figures() as found:
-        return found
-
-
-def through(records: Path) -> str:
+@measured("through", by="python benchmarks/through.py")
+def through(found: Mapping[str, Any]) -> str:
     """What the test nodes have in common that a search by queries takes from a committee."""
-    found = _figures(records, "through", "through")
+    flips = sorted({run["flips"] for run in found.values()})
     heads = {
         "accuracy": "right",
-        "attacked": "right after 253 flips",
+        "attacked": f"right after {' or '.join(map(str, flips))} flips",
         "without_edges": "right without edges",
         "lost": "nodes lost",
         "lost_touched_once": "one flip touches",
@@ -35,17 +31,17 @@ def through(records: Path) -> str:
     return table(["Cora, percent", *heads.values()], rows)
 
 
-def questions(records: Path) -> str:
+@measured("questions-cora", by="python benchmarks/questions.py")
+def questions(found: Mapping[str, Any]) -> str:
     """What AdaptiveSearch leaves of defences on Cora with 5 % of the edges, the more often it may ask."""
-    found = _figures(records, "questions", "questions-cora")
     asked = sorted({int(number) for left in found.values() for number in left})
     rows = [[f"`{name}`", *(_mean(left.get(str(number))) for number in asked)] for name, left in found.items()]
     return table(["evasion, 5%", *(f"{number:,} questions" for number in asked)], rows)
 
 
-def targets(records: Path) -> str:
+@measured("targets-cora", by="python benchmarks/targets.py")
+def targets(found: Mapping[str, Any]) -> str:
     """What attacks on the published targets of Cora leave of them, after training and before."""
-    found = _figures(records, "targets", "targets-cora")
     attacks = ("nettack", "query-search", "adaptive-search")
     rows = []
     for name, runs in found.items():

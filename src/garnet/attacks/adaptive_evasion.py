@@ -32,8 +32,8 @@ class AdaptiveEvasion(Attack):
     Pairs have probabilities to be flipped, as in `PRBCD`. In a round, the gradient of the loss in these is followed
     through model, weights and support of the defence, near the graph that the likeliest flips make. Then the defence
     itself is asked what they do, and made differentiable anew around them; what really did most harm counts. Before
-    each round, pairs that are no longer likely make room for others: half of them at random, half of them such that
-    join a node that is still right to one of the class which comes second there. Against a defence that does not read
+    each round, pairs that are no longer likely make room for others: some drawn at random, the others pairs that would
+    join a node that is still right to one of the class that comes second there. Against a defence that does not read
     the edges nothing is gained, and nothing is flipped.
 
     Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
@@ -52,7 +52,7 @@ class AdaptiveEvasion(Attack):
         guided: share of these that join a node to its second class.
         rounds: after each of which the defence is asked, and made differentiable anew.
         steps: along the gradient in each round.
-        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, in the mean.
+        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, on average.
         loss: what is made large; see `attack_loss`.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
     """

@@ -48,8 +48,8 @@ class AdaptiveFeatures(Attack):
         rounds: after each of which the defence is asked, and run anew.
         steps: along the gradient in each round.
         growing: share of all steps in which the entries become as many as the budget has.
-        renewed: share of the entries that makes room in the first step after that; in the t-th it is that over the root
-            of t.
+        renewed: share of the entries that makes room in the first step after that; in the t-th it is that divided by
+            the square root of t.
         loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, and the `tanh-margin` of
             several.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
@@ -92,13 +92,15 @@ class _Climb:
     Attributes:
         settled: (2, j) entries that were changed for earlier targets, and (j,) what was added to them.
         best: the same of the nodes that are under attack now, as it did most harm.
+        model: what is followed, which is the defence near the last try.
+        around: the same near the best one, where the next target begins.
     """
 
     def __init__(self, attack: AdaptiveFeatures, task: Task, oracle: Oracle) -> None:
         self.attack, self.task = attack, task
         self.device = device_of(oracle.defense)
         self.settled = self.best = no_changes(self.device)
-        self.model = self._model(self._said(oracle))
+        self.model = self.around = self._model(self._said(oracle))
         binary = is_binary(self.model.features)
         self.bounds = Bounds.binary(self.model) if binary else Bounds.of(self.model, attack.epsilon, attack.unit)
 
@@ -111,7 +113,8 @@ class _Climb:
         """Change features for some nodes."""
         attack, task = self.attack, self.task
         self.settled = _joined(self.settled, self.best)
-        self.best = now = no_changes(self.device)
+        self.best, self.model = no_changes(self.device), self.around
+        now = self.best
         most, growing = (-1.0, -1.0), max(1, round(attack.growing * attack.rounds * attack.steps))
         group = FeatureGroup(
             oracle.nodes.to(self.device),
@@ -126,10 +129,10 @@ class _Climb:
                 now = self._stepped(group, now, step, growing)
             said = self._said(oracle, now)
             harm = Reached(oracle, said.graph, said.logits().float()).harm
-            if harm > most and now[0].shape[1]:
-                most, self.best = harm, now
-            task.tell(f"{harm[0]:.1%} wrong, round", number + 1, attack.rounds)
             self.model = self._model(said)
+            if harm > most and now[0].shape[1]:
+                most, self.best, self.around = harm, now, self.model
+            task.tell(f"{harm[0]:.1%} wrong, round", number + 1, attack.rounds)
 
     def _stepped(self, group: FeatureGroup, now: Changes, step: int, growing: int) -> Changes:
         """Entries and what is added to them, after one more step along the gradient."""

@@ -27,7 +27,7 @@ _LR = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveMetattack(Attack):
-    """The meta-gradient on the purified graph, times what of each flip the purifier would let through.
+    """The meta-gradient on the purified graph, times how much of each flip the purifier would let through.
 
     A surrogate is trained on what the defence makes of the graph, and the gradient of its loss is followed back through
     all of its training, as in `Metattack`. The defence says what it would make of every promising pair: flips that it

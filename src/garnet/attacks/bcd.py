@@ -46,7 +46,7 @@ class PRBCD(Attack):
         block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
         steps: with a block of which a part is drawn anew.
         fine_steps: with a block that stays.
-        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, in the mean.
+        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, on average.
         samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
         loss: what is made large; see `attack_loss`.
         labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.

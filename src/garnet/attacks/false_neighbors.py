@@ -15,7 +15,7 @@ from garnet.attacks.adaptive import KnownDefense, Oracle, Reached
 from garnet.attacks.answer import Answer
 from garnet.attacks.base import Attack, Task, best_so_far, flips
 from garnet.attacks.models import Labels, margins
-from garnet.attacks.pockets import Told, View, views_of
+from garnet.attacks.pockets import Pull, Told, pulls_of
 from garnet.attacks.relaxation import Loss
 from garnet.backbones.base import dense_features
 from garnet.errors import ParameterError
@@ -36,9 +36,9 @@ class FalseNeighbors(Attack):
     A purifier such as GARNET joins nodes that are near each other in an embedding. A node that is joined to several
     nodes of one class, which resemble it and are joined among themselves, is pulled to their place: there its nearest
     neighbours are of that class, and the edges share neighbours and so vouch for each other. For each node that is
-    still right and each pocket, the attack estimates where the node ends up (`moved_points`), which neighbours it has
-    there, and which of the new edges are kept. What promises most for each flip is tried; then the defence is run anew,
-    and what did not help is taken back, so that the budget is free for others. What really did most harm counts.
+    still right and each pocket, the attack estimates where the node ends up (`PairJudge.moved`), which neighbours it
+    has there, and which of the new edges are kept. What promises most for each flip is tried; then the defence is run
+    anew, and what did not help is taken back, so that the budget is free for others. What really did most harm counts.
 
     Against a defence that adds nothing, those pockets are chosen of which most survives; against one that does not read
     the edges, none are.
@@ -71,8 +71,8 @@ class FalseNeighbors(Attack):
     labels: Labels = "true"
 
     def _run(self, task: Task) -> Iterator[Edges]:
-        pull = _Pull(self, task, Oracle.of(task, self.defense, self.loss, self.labels))
-        yield from best_so_far(pull.go, lambda: pull.best)
+        course = _Course(self, task, Oracle.of(task, self.defense, self.loss, self.labels))
+        yield from best_so_far(course.go, lambda: course.best)
 
 
 class _Now(NamedTuple):
@@ -82,7 +82,7 @@ class _Now(NamedTuple):
     answer: Answer
 
 
-class _Pull:
+class _Course:
     """What is known in the course of an attack.
 
     Attributes:
@@ -98,7 +98,7 @@ class _Pull:
         self.failed = self.flips
 
     def go(self) -> None:
-        """Pull nodes, look what it did, and take back what did nothing."""
+        """Pull nodes, see what that did, and take back what did nothing."""
         now = clean = self._asked()
         most = (-1.0, -1.0)
         for number in range(self.attack.rounds):
@@ -143,15 +143,15 @@ class _Pull:
         if not len(nodes):
             return False
         try:
-            views = views_of(self.oracle.relaxed(now.reached.graph), now.reached.graph)
+            pulls = pulls_of(self.oracle.relaxed(now.reached.graph), now.reached.graph)
         except ParameterError:
             if self.oracle.reads_edges():
                 raise
             return False  # flips change nothing
-        owners, pockets = self._pockets(nodes, now, views)
+        owners, pockets = self._pockets(nodes, now, pulls)
         if not len(owners):
             return False
-        gains = self._gains(owners, pockets, now.reached, views)
+        gains = self._gains(owners, pockets, now.reached, pulls)
         sizes = (pockets >= 0).sum(dim=1)
         total = self.task.budget - self.flips.shape[1]
         new: dict[tuple[int, int], None] = {}
@@ -188,10 +188,10 @@ class _Pull:
         likely: NDArray[np.int64] = nodes[lead.argsort(kind="stable")]
         return likely[: _LOOKED * (self.task.budget - self.flips.shape[1])]
 
-    def _pockets(self, nodes: NDArray[np.int64], now: _Now, views: Sequence[View | Told]) -> tuple[Tensor, Tensor]:
+    def _pockets(self, nodes: NDArray[np.int64], now: _Now, pulls: Sequence[Pull | Told]) -> tuple[Tensor, Tensor]:
         """Owners (q,) and pockets (q, size), -1 for no node, to be compared."""
         reached, answer = now
-        points, degrees = _points(reached, views), np.diff(reached.graph.adjacency.indptr)
+        points, degrees = _points(reached, pulls), np.diff(reached.graph.adjacency.indptr)
         logits = reached.logits.numpy()
         owners: list[int] = []
         found: list[list[int]] = []
@@ -218,20 +218,20 @@ class _Pull:
         shape = torch.tensor(found, dtype=torch.int64).reshape(-1, self.attack.size)
         return torch.tensor(owners, dtype=torch.int64), shape
 
-    def _gains(self, owners: Tensor, pockets: Tensor, reached: Reached, views: Sequence[View | Told]) -> Tensor:
+    def _gains(self, owners: Tensor, pockets: Tensor, reached: Reached, pulls: Sequence[Pull | Told]) -> Tensor:
         """(q,) by how much the lead of each node would shrink, less where pockets were tried in vain."""
         logits, n = reached.logits, len(reached.logits)
-        after: Any = sum(view.say * view.after(owners, pockets, logits) for view in views)
+        after: Any = sum(one.say * one.after(owners, pockets, logits) for one in pulls)
         labels = torch.zeros(n, dtype=torch.int64).index_put((self.oracle.nodes,), self.oracle.labels)[owners]
         gained = margins(logits[owners], labels).tanh() - margins(after, labels).tanh()
         return gained / (1 + torch.from_numpy(self.tried)[owners])
 
 
-def _points(reached: Reached, views: Sequence[View | Told]) -> Tensor:
+def _points(reached: Reached, pulls: Sequence[Pull | Told]) -> Tensor:
     """(n, d) of length one: those of a purifier that has some, features, or what is said of the nodes."""
-    for view in views:
-        if view.judge is not None:
-            return scale(view.judge.embedding.points.cpu().float(), "unit")
+    for one in pulls:
+        if one.judge is not None:
+            return scale(one.judge.embedding.points.cpu().float(), "unit")
     features = reached.graph.features
     if features is None or not features.shape[1]:
         return scale(reached.logits.softmax(dim=1), "unit")

@@ -58,8 +58,8 @@ class GatedFlips:
     """Flips of a graph by what they gain in the end.
 
     A flip that joins two nodes gains as much as the defence would make of the new edge; one that parts them, as much as
-    was left of the old one. All edges may be dropped; of the other pairs, so many are asked about that would gain most
-    if the defence did nothing.
+    was left of the old one. All edges may be dropped; of the other pairs, only the `candidates` that would gain most if
+    the defence did nothing are asked about.
 
     Attributes:
         graph: as it is now.

@@ -77,7 +77,7 @@ class LocalSearch:
         best: the set of flips that did most harm.
     """
 
-    def __init__(self, plan: Plan, task: Task, oracle: Oracle, way: Way | None = None) -> None:
+    def __init__(self, plan: Plan, task: Task, oracle: Oracle, way: Way | None = None, *, spare: int = 0) -> None:
         """Ask about the clean graph.
 
         Args:
@@ -85,8 +85,10 @@ class LocalSearch:
             task: what is attacked.
             oracle: the defence.
             way: how gradients pass the defence, where they may be followed and there are some; see `Slopes`.
+            spare: questions of the plan that the search may not ask, as they are needed after it.
         """
         self.plan, self.task, self.oracle, self.asked = plan, task, oracle, 0
+        self._most = plan.queries - spare
         self.generator = np.random.default_rng(task.seed)
         slopes = None
         if way is not None:
@@ -114,6 +116,11 @@ class LocalSearch:
         self.oracle = oracle
         self.best = self._now = self._asked(self.best.owners, self.best.others)
 
+    def face_again(self) -> None:
+        """Go on against the same model from the flips that did most harm, which counts as asked though it is known."""
+        self.asked += 1
+        self._now = self.best
+
     def _begun(self) -> _State:
         """The best of some sets of flips to start from."""
         now, clean = self.best, self.best.answer
@@ -138,7 +145,7 @@ class LocalSearch:
 
     @property
     def _may_ask(self) -> bool:
-        return self.asked < self.plan.queries
+        return self.asked < self._most
 
     def _owners(self, answer: Answer, count: int) -> NDArray[np.int64]:
         """At whom flips are aimed: at each target as often as it may, or at those who are likely to fall."""

@@ -17,17 +17,16 @@ from garnet.purify.relaxed import Frozen, as_it_is, kept_whole
 
 _AT_ONCE = 1 << 22
 """Numbers of a product of points that are held at a time."""
-_LEAST_VALUE = 1e-3
-"""Eigenvalues below would throw a node farther than any first order holds."""
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Pull:
     """A purifier near one graph, as far as false neighbours go.
 
     Attributes:
-        say: what the view counts among others.
+        say: what the purifier counts among others.
         keep: what pairs (2, q) would weigh as edges.
+        device: where it is asked that; all else is on the CPU.
         given: (n,) weight of what a node reads of the graph, and of itself.
         added: (n,) weight of what the purifier joins to it.
         judge: with the points of all nodes; None if the purifier has none, or joins nothing.
@@ -35,24 +34,23 @@ class View:
 
     say: float
     keep: Callable[[Tensor], Tensor]
+    device: torch.device
     given: Tensor
     added: Tensor
     judge: PairJudge | None
 
     @classmethod
-    def of(cls, say: float, purifier: Any, graph: Graph) -> View:
-        """From a purifier near a graph."""
-        frozen = getattr(purifier, "still", purifier)
-        ends, weights = torch.from_numpy(graph.edges), torch.from_numpy(graph.weights)
-        none = torch.zeros(graph.num_nodes)
+    def of(cls, say: float, purifier: Any, nodes: int, ends: Tensor, weights: Tensor) -> Pull:
+        """From a purifier near a graph of so many nodes, with the edges of that graph where the purifier computes."""
+        frozen, none, device = getattr(purifier, "still", purifier), torch.zeros(nodes), ends.device
         with torch.no_grad():
             given = 1 + _at_ends(none, *purifier(ends, weights))
         if not isinstance(frozen, Frozen):
-            return cls(say, kept_whole, given, none, None)
+            return cls(say, kept_whole, device, given, none, None)
         added = _at_ends(none, frozen.added, frozen.added_weights)
         judge = getattr(purifier, "judge", None)
         judge = judge if isinstance(judge, PairJudge) and judge.settings.k else None
-        return cls(say, frozen.judge, (given - added).clamp_min(1), added, judge)
+        return cls(say, frozen.judge, device, (given - added).clamp_min(1), added, judge)
 
     def after(self, owners: Tensor, pockets: Tensor, logits: Tensor) -> Tensor:
         """(q, classes) about what is said of nodes (q,) that are joined to pockets (q, s), of which -1 is no node.
@@ -63,7 +61,8 @@ class View:
         there = pockets >= 0
         rows, slots = there.nonzero(as_tuple=True)
         pairs = torch.stack([owners[rows], pockets[rows, slots]])
-        kept = torch.zeros(pockets.shape).index_put((rows, slots), self.keep(pairs.sort(dim=0).values).cpu())
+        weights = self.keep(pairs.sort(dim=0).values.to(self.device)).cpu()
+        kept = torch.zeros(pockets.shape).index_put((rows, slots), weights)
         # Models divide by the root of a neighbour's degree, too: one with few edges says more.
         kept = kept * (self.given[owners, None] / self.given[pockets.clamp_min(0)]).sqrt()
         said = logits[pockets.clamp_min(0)]
@@ -77,9 +76,9 @@ class View:
         """(q, classes) mean of what is said of the nearest neighbours that nodes would then have."""
         judge: Any = self.judge
         points, k = scale(judge.embedding.points.cpu(), "unit"), min(judge.settings.k, len(logits) - 1)
-        moved, means = scale(moved_points(judge, owners, pockets), "unit"), []
+        moved, means = judge.moved(owners.to(self.device), pockets.to(self.device)).cpu(), list[Tensor]()
         step = max(1, _AT_ONCE // len(points))
-        for rows, some in zip(torch.split(moved, step), torch.split(owners, step), strict=True):
+        for rows, some in zip(torch.split(scale(moved, "unit"), step), torch.split(owners, step), strict=True):
             alike = rows @ points.T
             alike.scatter_(1, some[:, None], -torch.inf)
             means.append(logits[alike.topk(k, dim=1).indices].mean(dim=1))
@@ -92,7 +91,7 @@ class Told:
 
     Attributes:
         heard: from pairs (2, q) and logits (n, classes), what the first ends of the pairs would hear, (q, classes).
-        say: of the only view there is.
+        say: of the only one there is.
         judge: none.
     """
 
@@ -101,43 +100,25 @@ class Told:
     judge: None = None
 
     def after(self, owners: Tensor, pockets: Tensor, logits: Tensor) -> Tensor:
-        """See `View.after`."""
+        """See `Pull.after`."""
         rows, slots = (pockets >= 0).nonzero(as_tuple=True)
         heard = self.heard(torch.stack([owners[rows], pockets[rows, slots]]), logits).to(logits)
         return logits[owners].index_add(0, rows, heard)
 
 
-def moved_points(judge: PairJudge, owners: Tensor, pockets: Tensor) -> Tensor:
-    r"""(q, r + d) where nodes (q,) end up that are joined to pockets (q, s), of which -1 is no node.
-
-    To first order, as for a single edge in `PairJudge`: with s new neighbours, row i of the embedding becomes
-
-    .. math:: v_k(i) \sqrt{\frac{d_i}{d_i + s}} + \sum_j \frac{v_k(j)}{\lambda_k \sqrt{(d_i + s) (d_j + 1)}}.
-    """
-    spectrum = judge.embedding.spectrum
-    bare, degrees = spectrum.embedding.float().cpu(), judge.work.on_device.degrees.float().cpu()
-    there = (pockets >= 0).float()
-    before = degrees[owners]
-    now = before + there.sum(dim=1)
-    pull = there * ((now[:, None]) * (degrees[pockets.clamp_min(0)] + 1)).rsqrt()
-    towards = (pull[..., None] * bare[pockets.clamp_min(0)]).sum(dim=1) / spectrum.values.float().cpu().clamp_min(
-        _LEAST_VALUE
-    )
-    rows = bare[owners] * (before / now).sqrt()[:, None] + towards
-    rest = judge.embedding.points.cpu()[owners, spectrum.rank :]
-    return torch.cat([scale(rows, judge.settings.scaling), rest], dim=1)
-
-
-def views_of(function: EdgeFunction, graph: Graph) -> Sequence[View | Told]:
+def pulls_of(function: EdgeFunction, graph: Graph) -> Sequence[Pull | Told]:
     """The purifiers within a defence near a graph, each with what it counts; the graph as it is, of a bare model."""
     heard = getattr(function, "heard", None)
     if heard is not None:
         return [Told(heard)]
-    members, weights = getattr(function, "members", None), getattr(function, "weights", None)
-    if members is not None and weights is not None:
-        says = weights.softmax(dim=0).tolist()
-        return [View.of(say, view, graph) for say, (view, _) in zip(says, members, strict=True)]
-    return [View.of(1.0, getattr(function, "purifier", as_it_is), graph)]
+    edges, weights = function.edges(graph)
+    members, says = getattr(function, "members", None), getattr(function, "weights", None)
+    if members is None or says is None:
+        return [Pull.of(1.0, getattr(function, "purifier", as_it_is), graph.num_nodes, edges, weights)]
+    return [
+        Pull.of(say, view, graph.num_nodes, edges, weights)
+        for say, (view, _) in zip(says.softmax(dim=0).tolist(), members, strict=True)
+    ]
 
 
 def _at_ends(start: Tensor, ends: Tensor, weights: Tensor) -> Tensor:

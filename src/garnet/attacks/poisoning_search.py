@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from garnet.attacks.adaptive import KnownDefense, Oracle
 from garnet.attacks.base import Attack, Task, best_so_far
 from garnet.attacks.local_search import LocalSearch, Plan
@@ -28,7 +30,7 @@ class PoisoningSearch(Plan, Attack):
     Attributes:
         defense: the defence that is trained and asked, or its name.
         queries: how often its models are asked in all.
-        trainings: how often it is trained on what has been found.
+        trainings: how often it is trained on what has been found; not where that is what it was trained on last.
         starts, first_block, last_block: as for `QuerySearch`.
         loss, labels: as for `QuerySearch`.
     """
@@ -58,7 +60,9 @@ class _Poison:
 
     def __init__(self, attack: PoisoningSearch, task: Task) -> None:
         self.attack, self.task = attack, task
-        self.search = LocalSearch(attack, task, Oracle.of(task, attack.defense, attack.loss, attack.labels))
+        oracle = Oracle.of(task, attack.defense, attack.loss, attack.labels)
+        # The last question is for the model that is trained last.
+        self.search = LocalSearch(attack, task, oracle, spare=1)
         self._trained: Edges | None = None
 
     @property
@@ -67,13 +71,18 @@ class _Poison:
         return self.search.best.flips if self._trained is None else self._trained
 
     def go(self) -> None:
-        """Search and train in turn."""
+        """Search and train in turn; flips that were trained on last would give the same model again."""
         attack, search, most = self.attack, self.search, (-1.0, -1.0)
+        last: Edges | None = None
         for number in range(1, attack.trainings + 1):
             # One question is left for the model that is trained then.
             search.until(attack.queries * number // attack.trainings - 1)
             flips = search.best.flips
-            search.face(search.oracle.trained_on(flips, self.task.seed))
+            if last is not None and np.array_equal(flips, last):
+                search.face_again()
+            else:
+                search.face(search.oracle.trained_on(flips, self.task.seed))
+                last = flips
             if search.best.answer.harm > most:
                 most, self._trained = search.best.answer.harm, flips
             self.task.tell(f"{most[0]:.1%} wrong, training", number, attack.trainings)

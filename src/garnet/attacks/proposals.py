@@ -119,7 +119,7 @@ class Proposals:
         The harm at a node is shared by the changes that have it, or a neighbour of it, at one of their ends.
 
         Args:
-            ends: (j,) nodes that a change has to do with, each.
+            ends: arrays (j,), each with one node of every change.
             before: what was said before.
             after: what was said then.
         """

@@ -198,7 +198,7 @@ class ProjectedAscent:
         self.best = BestFlips(-math.inf, self.numbers[:0], self.numbers, self.p)
 
     def step(self, rate: float) -> None:
-        """One step along the gradient; the largest of it, as many as the budget, are `rate` in the mean."""
+        """One step along the gradient; the largest of it, as many as the budget, are `rate` on average."""
         gradient = self.problem.gradient(self.numbers, self.p)
         largest = gradient.topk(min(self.budget, len(gradient))).values.clamp_min(0).mean()
         self.p = projected(self.p + rate / largest.clamp_min(1e-30) * gradient, self.budget)

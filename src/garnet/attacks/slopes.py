@@ -43,7 +43,7 @@ class Slopes:
         Args:
             owners: (j,) nodes.
             answer: what is said before.
-            flips: (2, t) that were made before.
+            flips: (2, t) that were made before, the smaller node first.
         """
         nodes, slots = np.unique(owners, return_inverse=True)
         others = self._drawn(nodes, answer)
@@ -89,7 +89,7 @@ class Slopes:
         n = self.oracle.graph.num_nodes
         ends = np.stack([np.broadcast_to(nodes[:, None], others.shape), others]).reshape(2, -1)
         pairs = pair_numbers(torch.from_numpy(np.sort(ends, axis=0)), n)
-        made = pair_numbers(torch.from_numpy(np.sort(flips, axis=0)), n)
+        made = pair_numbers(torch.from_numpy(flips), n)
         fit = torch.from_numpy(ends[0] != ends[1]) & ~torch.isin(pairs, made)
         distinct, place = torch.unique(pairs[fit], return_inverse=True)
         problem = self._problem(flips)
@@ -104,6 +104,6 @@ class Slopes:
     def _problem(self, flips: Edges) -> Relaxation:
         """The defence as a function of flips, made differentiable near a graph that was reached not long ago."""
         if self._taken and not self._taken % _EVERY:
-            self._near = self.oracle.relaxation(changed(self.oracle.graph, np.sort(flips, axis=0)), self.way)
+            self._near = self.oracle.relaxation(changed(self.oracle.graph, flips), self.way)
         self._taken += 1
         return self._near

@@ -19,7 +19,7 @@ from garnet.bench.record import Record
 from garnet.bench.schema import LONGEST_NAME, LONGEST_REASON, STRESS
 from garnet.defenses.base import Defense
 from garnet.defenses.purified import Purified
-from garnet.errors import GraphError
+from garnet.errors import AttackError, GraphError
 from garnet.graph.budget import Budget
 from garnet.graph.graph import Graph
 from garnet.graph.perturbation import Perturbation
@@ -162,6 +162,9 @@ def measure_clean(seed: int, case: Case, progress: Progress | None = None) -> tu
     """What the defence is worth where nobody attacks, beside a model that ignores edges; and the model it trained.
 
     The model is None for a defence that works on its training graph only and so cannot be evaded.
+
+    Raises:
+        GarnetError: the defence cannot be trained on the graph, or says nothing of it although it could.
     """
     start = time.perf_counter()
     split, labels, _ = require_trainable(case.graph)
@@ -175,6 +178,8 @@ def measure_clean(seed: int, case: Case, progress: Progress | None = None) -> tu
     try:
         evasion = _evaded(case.defense, model, case.graph)
     except GraphError:
+        if not (case.defense.learns_one_graph or model.backbone is None):
+            raise
         victim, evasion = None, None
     values = {
         "poisoning": 100 * model.accuracy(),
@@ -209,6 +214,8 @@ def _made(attempt: Attempt, case: Case, progress: Progress | None) -> tuple[dict
         case.graph, budget=attempt.budget, victim=victim, seed=attempt.seed, progress=progress
     )
     seconds["attack"] = clock() - start
+    if not made.complete:
+        raise AttackError("it was stopped before it had spent its budget")
     attacked = made.apply(case.graph)
     evaluate: dict[Threat, Callable[[], float | None]] = {
         "evasion": lambda: _evaded(case.defense, attempt.victim, attacked),

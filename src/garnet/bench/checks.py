@@ -177,18 +177,18 @@ def _seeds_agree(battery: Battery) -> Iterator[tuple[bool, str]]:
 
 def _says_it_twice(battery: Battery) -> Iterator[tuple[bool, str]]:
     """Asked again of the graph that it was trained on, a model must say what it said."""
-    for first, again in zip(battery.clean.accuracies, battery.clean_evasion.accuracies, strict=False):
+    for first, again in battery.asked_again:
         holds = abs(first - again) <= 100 * TIES / battery.test_nodes
         yield holds, f"{first:.1f} % when it was trained, {again:.1f} % when asked again"
 
 
 _WHY_NOT: dict[_Look, str] = {
-    _reaches_floor: "no attack that knows the defence was given an unlimited budget; one that does not need not reach "
-    "the floor",
-    _more_is_worse: "there is one budget only",
+    _reaches_floor: "no attack that knows the defence was given an unlimited budget, and one that does not know it may "
+    "stay above the floor",
+    _more_is_worse: "there is only one budget",
     _knowing_helps: "the battery has no attack that follows gradients through the defence, or none that does not know "
     "it; from an attacker who knows it expect less than these figures",
-    _beats_random: "random flips came to nothing",
-    _seeds_agree: "there is one seed only",
-    _says_it_twice: "the defence learns of one graph alone, and cannot be asked again",
+    _beats_random: "the attempt with random flips failed",
+    _seeds_agree: "there is only one seed",
+    _says_it_twice: "the defence learns on one graph only, and cannot be asked again",
 }

@@ -91,7 +91,7 @@ def opponents(
     else:
         chosen = [opponent for one in attacks for opponent in _variants(one, defense, device)]
     control = [] if any(one.name == CONTROL for one in chosen) else [_opponent(CONTROL, defense, device)]
-    return tuple(_told_apart([*control, *chosen]))
+    return _each_once(_told_apart([*control, *chosen]))
 
 
 def _fitting(graph: Graph, defense: Defense, device: str) -> Iterable[Opponent]:
@@ -147,7 +147,7 @@ def _opponent(wanted: str | Attack | type[Attack], defense: Defense, device: str
     if (getattr(kind, "threat", None) == "evasion" or getattr(kind, "asks", False)) and defense.learns_one_graph:
         raise ParameterError(
             f"The attack {name} needs what a trained model says of other graphs, and {type(defense).__name__} learns "
-            "of one graph alone; leave it out."
+            "on one graph only; leave it out."
         )
     if isinstance(wanted, Attack):
         return Opponent(name, _aimed(wanted, defense))
@@ -199,10 +199,21 @@ def _told_apart(chosen: Sequence[Opponent]) -> Iterable[Opponent]:
             continue
         given = [_shown(other.attack) for other in alike]
         differ = [name for name in given[0] if len({each.get(name) for each in given}) > 1]
-        if not differ:
-            raise ParameterError(f"The attack {one.name} is in the battery twice; leave one of them out.")
         own = _shown(one.attack)
         yield replace(one, name=" ".join([one.name, *(f"{name}={own.get(name)}" for name in differ)]))
+
+
+def _each_once(chosen: Iterable[Opponent]) -> tuple[Opponent, ...]:
+    """The same attacks.
+
+    Raises:
+        ParameterError: one is there twice, with parameters that nothing tells apart.
+    """
+    found: dict[str, Opponent] = {}
+    for one in chosen:
+        if found.setdefault(one.name, one) is not one:
+            raise ParameterError(f"The attack {one.name} is in the battery twice; leave one of them out.")
+    return tuple(found.values())
 
 
 def _shown(attack: Attack) -> dict[str, str]:

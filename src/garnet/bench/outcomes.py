@@ -24,8 +24,8 @@ class Outcome:
         budget: in words, such as `5%`.
         allowed: flips that the budget allows.
         accuracies: in percent, one a seed.
-        seconds: that the attack took to find its changes, in the mean.
-        flips: that it made, in the mean.
+        seconds: that the attack took to find its changes, on average.
+        flips: that it made, on average.
         adaptive: whether it knew the defence.
         transferred: whether it was made for the other threat.
         black_box: whether it asked the defence and did not look into it.
@@ -75,8 +75,8 @@ class Battery:
         clean = [one for one in own if one.cell["role"] == "clean" and one.status == "done"]
         if not clean or len({one.cell["battery"] for one in own}) > 1:
             raise GarnetError(
-                "These are not the records of one defence on one graph with its accuracy where nobody attacks; garnet "
-                "stress makes some."
+                f"The records are of {len({one.cell['battery'] for one in own})} batteries, or the accuracy without an "
+                "attack is missing; give those of one defence on one graph, as garnet stress writes them."
             )
         object.__setattr__(self, "records", own)
 
@@ -125,6 +125,12 @@ class Battery:
     def clean_evasion(self) -> Outcome:
         """The same model asked once more, as it is of an evaded graph; without accuracies if that cannot be."""
         return self._baseline("evasion")
+
+    @property
+    def asked_again(self) -> tuple[tuple[float, float], ...]:
+        """Both accuracies of each seed whose model could be asked once more, first that when it was trained."""
+        pairs = ((one.values["poisoning"], one.values["evasion"]) for one in self._clean)
+        return tuple((first, again) for first, again in pairs if None not in (first, again))
 
     @property
     def floor(self) -> float:

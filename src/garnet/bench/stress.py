@@ -24,7 +24,7 @@ from garnet.graph.budget import Budget
 from garnet.graph.graph import Graph, as_graph
 from garnet.io.identity import digest_of
 from garnet.parameters import Count, require_arguments, require_device
-from garnet.progress import Progress, Step
+from garnet.progress import Progress, Step, Stop
 from garnet.registry import DEFENSES
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import require_trainable
@@ -75,14 +75,16 @@ def stress(
         backbone: name of its model, for the records.
         command: that asked for it, for the records.
         progress: told of each attempt as it begins and as it has ended, then with what came of it; in between, one that
-            runs in this process tells what it is doing.
+            runs in this process tells what it is doing. If it raises `Stop`, the run ends as by Ctrl-C: what was done
+            is kept, and the attempt that was being made is made again by the next one.
 
     Raises:
         GraphError: the graph lacks labels, a split or test nodes.
         BudgetError: a budget is none, or not one of edges.
         ParameterError: an attack is not known, aims at single nodes or is built for another defence; or there is no
             such device.
-        GarnetError: the defence cannot be trained on the graph, or the file cannot be read or written.
+        GarnetError: the defence cannot be trained on the graph, or the file cannot be read or written; or what it has
+            trained says nothing of that graph, although the defence does not learn on one graph only.
     """
     require_arguments("stress", seeds=(seeds, Count), jobs=(jobs, Count), unbounded=(unbounded, bool))
     require_device(device, "stress")
@@ -131,9 +133,10 @@ class _Run:
             if key not in self._had or ("evasion" in one.threats and self._was_not_evaded(key))
         }
         self._ran = 0
+        self._stopped = False
 
     def go(self) -> Stress:
-        """Run what is left; an interrupt ends it, and what was done is kept."""
+        """Run what is left; an interrupt or a `Stop` ends it, and what was done is kept."""
         try:
             victims = self._train()
             # A defence that still cannot be evaded has nothing to make again.
@@ -147,7 +150,7 @@ class _Run:
                     self._keep(record)
                     self._ran += 1
                     self._tell(str(self._attempts[record.key]), _came_of(record))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stop):
             if not any(key_of(clean_facts(self._case, seed)) in self._known for seed in self._seeds):
                 raise
         keys = [*(key_of(clean_facts(self._case, seed)) for seed in self._seeds), *self._attempts]
@@ -198,7 +201,10 @@ class _Run:
             return
         for attempt in todo:
             self._tell(str(attempt))
-            yield measure_attempt(attempt, self._case, self._within(str(attempt)))
+            record = measure_attempt(attempt, self._case, self._within(str(attempt)))
+            if self._stopped:
+                raise Stop  # an attack ends where it is, and half of one is no attempt
+            yield record
 
     def _was_not_evaded(self, key: str) -> bool:
         """Whether a record that is known is of a time when the defence could not be evaded, as it perhaps can now."""
@@ -230,7 +236,14 @@ class _Run:
             self._keep(self._case.record(facts, {}, status="done", values=values))
 
     def _within(self, stage: str) -> Progress:
-        return lambda step: self._progress(Step(stage, str(step)))
+        def tell(step: Step) -> None:
+            try:
+                self._progress(Step(stage, str(step)))
+            except Stop:
+                self._stopped = True
+                raise
+
+        return tell
 
     def _tell(self, stage: str, detail: str = "") -> None:
         total = len(self._attempts)

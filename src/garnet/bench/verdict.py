@@ -62,7 +62,8 @@ class Stress:
     def _checked(self) -> str:
         skipped = sum(one.verdict == "not run" for one in self.checks)
         if self.battery.missing:
-            return f"{self.battery.missing} attempts are missing, so this is no worst case yet."
+            what = "1 attempt is" if self.battery.missing == 1 else f"{self.battery.missing} attempts are"
+            return f"{what} missing, so this is no worst case yet."
         if self.failed:
             return f"{len(self.failed)} of {len(self.checks)} checks failed: do not quote these figures."
         if skipped:

@@ -17,6 +17,7 @@ from garnet.cli.train import chosen_defense
 
 if TYPE_CHECKING:
     from garnet.bench.verdict import Stress
+    from garnet.defenses import Defense
 
 
 def stress(
@@ -66,7 +67,7 @@ def stress(
             "--unbounded/--no-unbounded", help="Check attacks that know the defence with as many flips as edges."
         ),
     ] = True,
-    retry: Annotated[bool, typer.Option("--retry", help="Make attempts again that failed before.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat the attempts that failed before.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
@@ -78,25 +79,12 @@ def stress(
     Figures come with checks that tell a strong defence from a weak attack.
     """
     from garnet.bench.stress import stress as run
-    from garnet.defenses.lookup import named_defense, takes_training
-    from garnet.errors import ParameterError
     from garnet.graph.budget import Budget
-    from garnet.io.targets import require_apart, require_file, require_other
 
-    if report is not None:
-        require_page(report)
-    if output is not None:
-        if output.suffix.lower() != ".jsonl":
-            raise ParameterError(f"Records are appended to a .jsonl file. Got {str(output)!r} instead.")
-        require_file(output)
-        require_other(output, source)
-        require_apart(output, report)
+    _require_places(source, output, report)
     allowed = [Budget.parse(one) for one in budgets.split(",")]
     chosen = chosen_defense(defense, False, backbone)
-    if epochs is not None and not takes_training(chosen):
-        raise ParameterError(f"The defence {chosen!r} trains in its own way; leave epochs out.")
-    training: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-    defended = named_defense(chosen, backbone=backbone, training=training, device=device)
+    defended = _defended(chosen, backbone, epochs, device)
     outputs = Outputs(context, written=["report"], read=["source"])
     graph = with_split(read_graph(source, symmetrize), split, split_seed)
     with outputs:
@@ -131,6 +119,32 @@ def stress(
     _end(found, output, report)
 
 
+def _require_places(source: Path, output: Path | None, report: Path | None) -> None:
+    """Refuse places that records or a report cannot be written to."""
+    from garnet.errors import ParameterError
+    from garnet.io.targets import require_apart, require_file, require_other
+
+    if report is not None:
+        require_page(report)
+    if output is not None:
+        if output.suffix.lower() != ".jsonl":
+            raise ParameterError(f"Records are appended to a .jsonl file. Got {str(output)!r} instead.")
+        require_file(output)
+        require_other(output, source)
+        require_apart(output, report)
+
+
+def _defended(name: str, backbone: str | None, epochs: int | None, device: str) -> Defense:
+    """The defence of a name, as the options have it."""
+    from garnet.defenses.lookup import named_defense, takes_training
+    from garnet.errors import ParameterError
+
+    if epochs is not None and not takes_training(name):
+        raise ParameterError(f"The defence {name!r} trains in its own way; leave epochs out.")
+    training: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    return named_defense(name, backbone=backbone, training=training, device=device)
+
+
 def _facts(found: Stress) -> dict[str, Any]:
     from garnet.bench.opponents import THREATS
     from garnet.bench.outcomes import as_facts
@@ -157,11 +171,16 @@ def _end(found: Stress, output: Path | None, report: Path | None) -> None:
     battery = found.battery
     if battery.missing:
         hope = "the same command goes on" if output is not None else "with -o the same command would go on"
-        err.print(f"stopped with {battery.missing} attempts left; {hope}")
+        err.print(f"stopped with {_attempts(battery.missing)} left; {hope}")
         raise typer.Exit(130)
     if report is not None:
         err.print(f"wrote {printable(report)}; open it in a browser", soft_wrap=True)
     if battery.failures:
-        err.print(f"{len(battery.failures)} attempts failed; --retry makes them again, --attacks leaves some out")
+        again = "it" if len(battery.failures) == 1 else "them"
+        err.print(f"{_attempts(len(battery.failures))} failed; --retry repeats {again}, --attacks leaves some out")
     if found.failed or battery.failures:
         raise typer.Exit(1)
+
+
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"

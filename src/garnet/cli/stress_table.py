@@ -31,8 +31,7 @@ def draw_stress(found: Stress) -> None:
         title = f"{battery.graph}, {battery.defense}: {threat} ({_WHEN[threat]}), accuracy in percent, {seeds}"
         out.print(Text(printable(title), style="bold"), soft_wrap=True)
         console.print(_table(battery, threat))
-    for line in _below(battery, shown):
-        out.print(printable(line), soft_wrap=True)
+    out.print(printable(_below(battery)), soft_wrap=True)
     for one in battery.failures[:10]:
         attempt = f"{one.cell['attack']} {one.cell['allowed']}, seed {one.cell['seeds'][0]}"
         out.print(printable(f"Failed: {attempt}: {one.reason}"), soft_wrap=True)
@@ -82,12 +81,12 @@ def _by(worst: Outcome | None, budget: str) -> str:
     return printable(worst.attack if worst.budget == budget else f"{worst.attack} {worst.budget}")
 
 
-def _below(battery: Battery, shown: list[Threat]) -> list[str]:
+def _below(battery: Battery) -> str:
     lines = ["Of attacks tried so far; a stronger one may exist. What is found within a budget counts at larger ones."]
     if any(one.adaptive for one in battery.outcomes):
         lines.append("* knows the defence, or asks it.")
     if any(one.transferred for one in battery.outcomes):
-        lines.append("→ found for the other of evasion and poisoning.")
-    if "evasion" not in shown:
-        lines.append("The defence learns of one graph alone, so there is nothing to evade.")
-    return [" ".join(lines)]
+        lines.append("→ found for the other threat.")
+    if not battery.clean_evasion.accuracies:
+        lines.append("The defence learns on one graph only, so it cannot be evaded.")
+    return " ".join(lines)

@@ -23,20 +23,15 @@ _AT_ONCE = 1 << 16
 _REMEMBERED = 4
 """Questions whose answers are kept: an attack asks the same of its pairs at every step, and of its flips in between."""
 _LEAST_VALUE = 1e-3
-"""Eigenvalues below would throw the ends of an edge farther than any first order holds."""
+"""Eigenvalues below would throw a node farther than any first order holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairJudge:
     r"""What GARNET would make of a pair of nodes that is no edge, all else being as it is.
 
-    An edge that is written moves its own ends. From :math:`\lambda_k u_k = \hat A u_k`, joining i to j makes of row i,
-    to first order,
-
-    .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + 1}} + \frac{u_k(j)}{\lambda_k \sqrt{(d_i + 1) (d_j + 1)}},
-
-    so a made-up edge vouches for itself, the more the fewer edges its ends have. What planted edges told, and the doubt
-    in other edges of its ends, is taken as it is.
+    An edge that is written moves its own ends (see `moved`), so a made-up edge vouches for itself, the more the fewer
+    edges its ends have. What planted edges told, and the doubt in other edges of its ends, is taken as it is.
 
     Attributes:
         work: the graph.
@@ -109,15 +104,23 @@ class PairJudge:
         shared[order] = shared_neighbors(graph, pairs[:, order])
         return shared
 
+    def moved(self, nodes: Tensor, others: Tensor) -> Tensor:
+        r"""(q, r + d) where nodes (q,) end up that are joined to others (q, s), of which -1 is no node.
+
+        From :math:`\lambda_k u_k = \hat A u_k`, with s new neighbours row i of the embedding becomes, to first order,
+
+        .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + s}} + \sum_j \frac{u_k(j)}{\lambda_k \sqrt{(d_i + s) (d_j + 1)}}.
+        """
+        spectrum, points = self.embedding.spectrum, self.embedding.points
+        bare, degrees = spectrum.embedding.float(), self.work.on_device.degrees.float()
+        there, others = (others >= 0).float(), others.clamp_min(0)
+        before = degrees[nodes]
+        now = before + there.sum(dim=1)
+        pull = there * (now[:, None] * (degrees[others] + 1)).rsqrt()
+        pulls = pull[..., None] / spectrum.values.float().clamp_min(_LEAST_VALUE)
+        rows = bare[nodes] * (before / now).sqrt()[:, None] + (pulls * bare[others]).sum(dim=1)
+        return torch.cat([scale(rows, self.settings.scaling), points[nodes, spectrum.rank :]], dim=1)
+
     def _joined(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
         """(q, r + d) the points of both ends, moved towards each other by the edge between them."""
-        spectrum, points = self.embedding.spectrum, self.embedding.points
-        bare = spectrum.embedding.float()
-        first, second = (self.work.on_device.degrees.float()[ends] + 1 for ends in pairs)
-        pull = (first * second).rsqrt()[:, None] / spectrum.values.float().clamp_min(_LEAST_VALUE)
-
-        def moved(ends: Tensor, degrees: Tensor, towards: Tensor) -> Tensor:
-            rows = bare[ends] * ((degrees - 1) / degrees).sqrt()[:, None] + pull * bare[towards]
-            return torch.cat([scale(rows, self.settings.scaling), points[ends, spectrum.rank :]], dim=1)
-
-        return moved(pairs[0], first, pairs[1]), moved(pairs[1], second, pairs[0])
+        return self.moved(pairs[0], pairs[1, :, None]), self.moved(pairs[1], pairs[0, :, None])

@@ -1,5 +1,7 @@
 """Features changed by one who knows the whole defence."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from garnet.attacks import AdaptiveFeatures, Stop
 from garnet.attacks.feature_model import FeatureModel
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
-from garnet.defenses import Committee, Purified
+from garnet.defenses import Committee, Defense, Purified
 from garnet.graph.perturbation import Entries, Perturbation
 from garnet.purify.garnet import GARNET
 from garnet.training.loop import Training
@@ -100,6 +102,34 @@ def test_targets_with_a_budget_each_and_their_own_words_alone(graph):
     assert set(nodes) <= set(targets)
     assert (counts <= 3).all()
     assert wrong(defense, victim, made.apply(graph), targets) >= wrong(defense, victim, graph, targets)
+
+
+@dataclass(frozen=True)
+class Fickle(Defense):
+    """It reads hardly any edge of a graph with an odd number of words."""
+
+    def _fit(self, graph, seeds, progress):
+        return DEFENSES["none"].fit_seeds(graph, seeds)
+
+    def _predict(self, predictor, graph):
+        odd = int(graph.features.sum()) % 2 == 1
+        return DEFENSES["none"].predict(predictor, graph.with_edges(graph.edges[:, :5]) if odd else graph)
+
+
+def test_each_target_begins_where_the_one_before_has_ended(graph):
+    """Not where its last try was, which may have been discarded."""
+    defense = Fickle()
+    victim, attack = defense.fit(graph), AdaptiveFeatures(defense=defense, rounds=3)
+
+    def found(graph, *targets):
+        made = attack(graph, budget="4/target", targets=list(targets), victim=victim)
+        return made, {tuple(place) for place in made.entries.places.T.tolist()}
+
+    for first, second in graph.split.test[:16].reshape(-1, 2):
+        made, one = found(graph, first)
+        _, other = found(made.apply(graph), second)
+        assert not one & other
+        assert found(graph, first, second)[1] == one | other
 
 
 def test_it_goes_on_from_edges_that_were_attacked_before(graph):

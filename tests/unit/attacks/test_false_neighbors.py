@@ -1,6 +1,6 @@
 """Pockets that pull nodes to false neighbours."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 
 from garnet import as_graph
 from garnet.attacks import FalseNeighbors, Random, Stop
-from garnet.attacks.pockets import moved_points, views_of
+from garnet.attacks.pockets import pulls_of
 from garnet.backbones import GCN
 from garnet.datasets import contextual_block_model, random_split
 from garnet.defenses import Committee, Purified
@@ -17,6 +17,7 @@ from garnet.defenses.feature_knn import FeatureKNN
 from garnet.graph.perturbation import Perturbation
 from garnet.purify.features import scale
 from garnet.purify.garnet import GARNET
+from garnet.purify.relaxed import Frozen
 from garnet.training.loop import Training
 
 QUICK = Training(epochs=60, lr=0.01)
@@ -92,7 +93,7 @@ def test_a_pocket_moves_a_node_about_as_far_as_estimated(graph):
     owner = int(np.flatnonzero(degrees == 3)[0])
     others = [one for one in range(200) if one not in {owner, *graph.adjacency[[owner]].indices}]
     pocket = [one for one in others if graph.labels[one] != graph.labels[owner]][:3]
-    estimated = moved_points(judge, torch.tensor([owner]), torch.tensor([pocket]))[0]
+    estimated = judge.moved(torch.tensor([owner]), torch.tensor([pocket]))[0]
     flips = np.sort(np.array([[owner] * 3, pocket]), axis=0)
     after = purifier.relaxed(Perturbation.of(graph, flips).apply(graph)).judge
     before, now = (one.embedding.points for one in (judge, after))
@@ -106,16 +107,45 @@ def test_a_pocket_moves_a_node_about_as_far_as_estimated(graph):
     assert error < stayed
 
 
-def test_a_view_knows_what_is_added_and_that_a_bare_model_adds_nothing(graph):
+def test_a_purifier_knows_what_is_added_and_that_a_bare_model_adds_nothing(graph):
     for name, adds in (("none", False), ("support", True)):
         defense = DEFENSES[name]
-        (view,) = views_of(defense.relaxed(defense.fit(graph), graph), graph)
-        assert bool(view.added.any()) == adds
-        assert (view.judge is not None) == adds
-        assert (view.given >= 1).all()
+        (pull,) = pulls_of(defense.relaxed(defense.fit(graph), graph), graph)
+        assert bool(pull.added.any()) == adds
+        assert (pull.judge is not None) == adds
+        assert (pull.given >= 1).all()
     committee = DEFENSES["committee"]
-    views = views_of(committee.relaxed(committee.fit(graph), graph), graph)
-    assert sum(view.say for view in views) == pytest.approx(1)
+    pulls = pulls_of(committee.relaxed(committee.fit(graph), graph), graph)
+    assert sum(pull.say for pull in pulls) == pytest.approx(1)
+
+
+def test_a_purifier_is_asked_where_it_computes(graph):
+    """Another device stands for a GPU here: it has no numbers, so what is asked there is answered from the side."""
+    judge, asked = GARNET(rank=20).relaxed(graph), []
+
+    def keep(pairs):
+        asked.append(pairs.device.type)
+        return torch.ones(pairs.shape[1])
+
+    @dataclass(frozen=True)
+    class Elsewhere:
+        still: Frozen
+
+        def __call__(self, edges, weights):
+            asked.extend([edges.device.type, weights.device.type])
+            return torch.from_numpy(graph.edges), torch.from_numpy(graph.weights)
+
+    @dataclass(frozen=True)
+    class Function:
+        purifier: Elsewhere
+
+        def edges(self, of):
+            return torch.from_numpy(of.edges).to("meta"), torch.from_numpy(of.weights).to("meta")
+
+    (pull,) = pulls_of(Function(Elsewhere(replace(judge.still, judge=keep))), graph)
+    after = pull.after(torch.tensor([0, 1]), torch.tensor([[5, 6], [7, -1]]), torch.eye(200)[:, :3])
+    assert after.device.type == "cpu"
+    assert asked == ["meta"] * 3
 
 
 def test_stopped_it_gives_what_it_has(graph):

@@ -1,6 +1,7 @@
 """The search that trains the defence on what it has found: it counts both, and what it gives was really trained on."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -47,8 +48,22 @@ def test_it_asks_and_trains_no_more_often_than_it_may(graph, queries, trainings)
     defense = Counting()
     made = PoisoningSearch(defense=defense, queries=queries, trainings=trainings)(graph, budget="12")
     assert len(defense.asked) <= queries
-    assert len(defense.trained) == 1 + trainings
+    assert 1 < len(defense.trained) <= 1 + trainings
     assert made.num_changes == 12
+
+
+@pytest.mark.parametrize("last_block", [0.05, 0.3])
+def test_a_large_budget_does_not_make_it_ask_once_too_often(graph, last_block):
+    defense = Counting()
+    PoisoningSearch(defense=defense, queries=31, trainings=3, last_block=last_block)(graph, budget="80", seed=2)
+    assert len(defense.asked) <= 31
+
+
+def test_it_never_trains_on_the_same_flips_twice_in_a_row(graph):
+    defense = Counting()
+    PoisoningSearch(defense=defense, queries=24, trainings=10)(graph, budget="2")
+    assert 1 < len(defense.trained) <= 11
+    assert all(not np.array_equal(one.edges, other.edges) for one, other in pairwise(defense.trained))
 
 
 def test_it_returns_what_did_most_harm_of_all_it_has_trained_on(graph):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from garnet import as_graph
-from garnet.attacks import Attack, QuerySearch
+from garnet.attacks import DICE, AdaptiveEvasion, Attack, QuerySearch
 from garnet.attacks.adaptive import KnownDefense
 from garnet.backbones import GCN, TorchModule
 from garnet.bench.opponents import opponents
@@ -129,6 +129,25 @@ def test_and_is_not_given_as_many_flips_as_there_are_edges_there(nodes, attempts
     with pytest.raises(KeyboardInterrupt):
         stress(drawn(nodes), plain(), budgets=["1"], seeds=1, attacks=["adaptive-metattack"], progress=stop)
     assert planned == [attempts]
+
+
+@pytest.mark.parametrize(
+    ("attacks", "twice"),
+    [
+        (["dice", "dice"], "dice"),
+        (["adaptive-evasion", "adaptive-evasion"], "adaptive-evasion"),
+        (["adaptive-evasion", AdaptiveEvasion()], "adaptive-evasion"),
+        ([DICE(), DICE(add_share=0.1), "dice"], "dice add_share="),
+    ],
+)
+def test_an_attack_that_is_there_twice_is_refused(graph, attacks, twice):
+    with pytest.raises(ParameterError, match=f"The attack {twice}.* is in the battery twice"):
+        opponents(attacks, graph, plain(), "cpu")
+
+
+def test_the_same_attack_with_other_parameters_is_another(graph):
+    named = [one.name for one in opponents([DICE(), DICE(add_share=0.1)], graph, plain(), "cpu")]
+    assert len(set(named)) == 3
 
 
 def test_names_have_no_addresses(graph):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from garnet import as_graph
-from garnet.attacks import DICE, AdaptiveSearch, Attack, QuerySearch, Random
+from garnet.attacks import DICE, AdaptiveSearch, Attack, QuerySearch, Random, Stop
 from garnet.backbones import GCN
 from garnet.bench.attempt import replay
 from garnet.bench.outcomes import Battery, batteries
@@ -102,12 +102,29 @@ class Learning(Defense):
     can: ClassVar = False
 
     def _fit(self, graph, seeds, progress):
+        return tuple(one if self.can else replace(one, backbone=None) for one in plain().fit_seeds(graph, seeds))
+
+
+@dataclass(frozen=True)
+class Picky(Defense):
+    """A plain model that can be asked nothing once it is trained, though it should."""
+
+    def _fit(self, graph, seeds, progress):
         return plain().fit_seeds(graph, seeds)
 
     def _predict(self, predictor, graph):
-        if not self.can:
-            raise GraphError("Learning has nothing to say of another graph.")
-        return plain().predict(predictor, graph)
+        raise GraphError("Picky has lost its glasses.")
+
+
+@dataclass(frozen=True)
+class Remembering(Defense):
+    """It keeps no model that the library knows, and can be asked of any graph all the same."""
+
+    def _fit(self, graph, seeds, progress):
+        return tuple(replace(one, backbone=None) for one in plain().fit_seeds(graph, seeds))
+
+    def _predict(self, predictor, graph):
+        return plain().predict(plain().fit(graph), graph)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +262,61 @@ def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeyp
     assert figures(after) == figures(stress(graph, plain(), **QUICK))
     assert after.checks[-1].verdict == "ok"
     assert stress(graph, Learning(), **QUICK, path=path).ran == 0
+
+
+def test_a_seed_that_could_not_be_asked_again_is_not_compared_with_another(graph):
+    found = stress(graph, plain(), **QUICK)
+    left = {0: (80.0, None), 1: (60.0, 60.0)}
+    records = tuple(
+        replace(one, values=one.values | dict(zip(("poisoning", "evasion"), left[one.seeds[0]], strict=True)))
+        if one.cell["role"] == "clean"
+        else one
+        for one in found.battery.records
+    )
+    (check,) = [one for one in Stress(Battery(records)).checks if "says the same twice" in one.name]
+    assert check.verdict == "ok"
+    assert "60.0 %" in check.found
+
+
+def test_only_a_defence_that_learns_on_one_graph_is_spared_evasion(graph):
+    with pytest.raises(GraphError, match="glasses"):
+        stress(graph, Picky(), **QUICK)
+    found = stress(graph, Remembering(), **QUICK)
+    assert {one.threat for one in found.battery.outcomes} == {"evasion", "poisoning"}
+
+
+@pytest.mark.parametrize("where", ["dice 5%, seed 0", "dice 20%, seed 1", "random 20%, seed 0"])
+def test_a_stop_within_an_attempt_ends_the_run_and_the_attempt_is_made_again(graph, tmp_path, where):
+    path = tmp_path / "s.jsonl"
+
+    def stop(step):
+        if step.stage == where and step.detail:
+            raise Stop
+
+    stopped = stress(graph, plain(), **QUICK, path=path, progress=stop)
+    assert stopped.battery.missing > 0
+    assert where not in {
+        f"{one.cell['attack']} {one.cell['allowed']}, seed {one.seeds[0]}" for one in stopped.battery.records
+    }
+    after = stress(graph, plain(), **QUICK, path=path)
+    assert (after.ran, after.battery.missing) == (stopped.battery.missing, 0)
+    assert figures(after) == figures(stress(graph, plain(), **QUICK))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping(Attack):
+    """An attack that ends itself, which is its own affair."""
+
+    def _run(self, task):
+        yield task.graph.edges[:, :1]
+        raise Stop
+
+
+def test_an_attack_that_stops_itself_has_failed_and_does_not_end_the_run(graph):
+    found = stress(graph, plain(), budgets=["5%"], attacks=[Stopping, "dice"], seeds=1)
+    assert (found.battery.missing, found.battery.tried) == (0, ("dice",))
+    (failure,) = found.battery.failures
+    assert "stopped before" in failure.reason
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])

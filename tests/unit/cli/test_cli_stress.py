@@ -104,6 +104,25 @@ def test_a_failed_check_is_loud(folder, command):
     assert "failed" in [check["verdict"] for check in verdict.values["checks"]]
 
 
+def test_a_battery_of_which_everything_failed_is_not_said_to_be_beyond_evasion(folder, command):
+    command("stress", "graph.npz", *QUICK, "-o", "s.jsonl")
+    path = folder / "s.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["cell"]["role"] == "attack":
+            record |= {"status": "failed", "reason": "there was not enough memory", "values": {}}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    status, out, err = command("stress", "graph.npz", *QUICK, "-o", "s.jsonl")
+    assert status == 1
+    assert "8 attempts failed" in err
+    assert "one graph only" not in out
+    for record in records:
+        if record["cell"]["role"] == "clean":
+            record["values"]["evasion"] = None
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert "one graph only" in command("bench", "show", "s.jsonl")[1]
+
+
 def test_a_run_that_was_killed_goes_on_and_does_nothing_twice(folder):
     line = [sys.executable, "-m", "garnet", "stress", "graph.npz", *map(str, QUICK), "-o", "s.jsonl"]
     options = {"cwd": folder, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stderr": subprocess.DEVNULL}

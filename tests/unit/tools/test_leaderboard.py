@@ -45,8 +45,9 @@ def run(records, name, epochs, file=None, **choice):
         path=records / f"stress-cora-{file or name}.jsonl",
         graph_name="cora",
         defense_name=name,
-        command=f"garnet stress cora --defense {name}",
-        **{"budgets": ["5%", "40%"], "attacks": ["dice"], "seeds": 1, "unbounded": False} | choice,
+        **{"budgets": ["5%", "40%"], "attacks": ["dice"], "seeds": 1, "unbounded": False}
+        | {"command": f"garnet stress cora --defense {name}"}
+        | choice,
     )
 
 
@@ -119,6 +120,24 @@ def test_attacks_are_counted_once_and_rows_without_a_search_are_marked(records):
     assert "†" in rows["rung"]["worst"]
     assert "†" not in rows["lfr"]["worst"]
     assert "† Not attacked by a search" in page
+
+
+def test_every_command_is_told_whose_attacks_a_row_counts(records):
+    def told(budget, attacks, output=""):
+        line = f"garnet stress cora --defense rung --budgets {budget} --attacks {attacks}{output}"
+        run(records, "rung", epochs=5, budgets=[budget], attacks=attacks.split(","), command=line)
+        return line, re.findall(r"^garnet stress .*$", leaderboard(records), flags=re.M)
+
+    dice, shown = told("5%", "dice")
+    assert shown == [dice]
+    prbcd, shown = told("5%", "prbcd")
+    assert shown == [dice, prbcd]
+    # More of the edges than the board counts.
+    assert told("40%", "dice")[1] == [dice, prbcd]
+    every, shown = told("5%", "grbcd,prbcd,dice", " -o results/stress-cora-rung.jsonl")
+    assert shown == [every]
+    less, shown = told("2%", "dice")
+    assert shown == [every, less]
 
 
 def test_attempts_that_failed_are_said(records):

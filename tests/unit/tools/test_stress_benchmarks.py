@@ -64,6 +64,20 @@ def test_the_recorded_command_of_a_round_asks_for_the_same(benchmark, arguments,
     assert vars(again.given) == vars(first.given)
 
 
+def test_a_round_has_one_file_and_one_name_whatever_the_order_of_its_options(benchmark):
+    asked = benchmark("rounds").asked
+    one, other = asked(["--caution", "2", "--leeway", "1.5"]), asked(["--leeway", "1.5", "--caution", "2"])
+    assert (one.output, one.name, one.command) == (other.output, other.name, other.command)
+    assert one.output.name == "rounds-cora-caution-2-leeway-1.5.jsonl"
+
+
+def test_rounds_that_differ_have_files_of_their_own(benchmark):
+    asked = benchmark("rounds").asked
+    near = [asked(["--caution", caution]) for caution in ("0.12345678", "0.12345679")]
+    assert len({one.output for one in near}) == len({one.name for one in near}) == 2
+    assert [asked(shlex.split(one.command)[2:]).defense for one in near] == [one.defense for one in near]
+
+
 def test_only_a_committee_has_caution(benchmark, capsys):
     with pytest.raises(SystemExit):
         benchmark("rounds").asked(["--defense", "garnet", "--caution", "0"])

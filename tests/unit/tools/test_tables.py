@@ -42,6 +42,34 @@ def test_a_page_follows_its_record(tmp_path):
         rendered(place, records)
 
 
+@pytest.mark.parametrize(
+    ("place", "record", "lost"),
+    [
+        ("through", "through", ["beliefs", "lost"]),
+        ("questions", "questions-cora", []),
+        ("targets", "targets-cora", ["committee", "1", "nettack"]),
+        ("products", "products", ["runs"]),
+        ("recipe", "recipe-r500", ["usual"]),
+        ("audit areas", "audit", []),
+        ("speed", "training-cuda", ["ten seeds on cora"]),
+    ],
+)
+def test_what_a_record_lacks_is_told_in_a_sentence(tmp_path, place, record, lost):
+    """What is lost is a part of the figures, or, of some, all: there is a number instead of every part."""
+    path = Path(shutil.copytree(RECORDS, tmp_path / "records")) / f"{record}.json"
+    kept = json.loads(path.read_text())
+    part = kept["figures"]
+    for name in lost[:-1]:
+        part = part[name]
+    if lost:
+        del part[lost[-1]]
+    else:
+        kept["figures"] = dict.fromkeys(part, 7)
+    path.write_text(json.dumps(kept))
+    with pytest.raises(GarnetError, match=rf"The record .*{record}\.json.* is damaged: .*\. To make it: "):
+        rendered(f"<!-- begin: {place} -->\n<!-- end -->\n", path.parent)
+
+
 def test_a_name_that_nobody_knows_is_told():
     with pytest.raises(ParameterError, match=r"no block named 'product'\. Did you mean products"):
         rendered("<!-- begin: product --><!-- end -->")

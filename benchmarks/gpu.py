@@ -1,6 +1,6 @@
 """Every stage on one GPU against the same stage on the CPU beside it, and whether both give the same graph.
 
-python benchmarks/cuda.py [--ranks 50 500]
+python benchmarks/gpu.py [--ranks 50 500]
 """
 
 from __future__ import annotations
