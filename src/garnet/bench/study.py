@@ -12,7 +12,7 @@ from garnet.bench.cell import Cell
 from garnet.bench.group import cells_of, known_keys
 from garnet.bench.reading import read_small, reason_of
 from garnet.bench.schema import LONGEST_NAME, MOST_SEEDS
-from garnet.errors import ParameterError, brief
+from garnet.errors import GarnetError, ParameterError, brief
 from garnet.parameters import is_whole
 
 _MOST_BYTES = 256 << 10
@@ -56,7 +56,7 @@ def load_study(path: str | Path) -> Study:
         raise ParameterError(f"Cannot read the study {path}: it has a line with more than {_MOST_DOTS} dots.")
     try:
         return parse_study(tomllib.loads(text), str(Path(path).absolute().parent))
-    except ParameterError as error:
+    except GarnetError as error:
         raise ParameterError(f"In the study {path}: {error}") from None
     except (ValueError, RecursionError) as error:
         reason = (
