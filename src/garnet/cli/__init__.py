@@ -12,6 +12,7 @@ from rich.text import Text
 from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
+from garnet.cli.bench_check import check
 from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable
 from garnet.cli.demo import demo
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for command in (demo, purify, audit, attack, train, stress, report, info, clean):
     app.command()(command)
+bench_app.command()(check)
 app.add_typer(bench_app, name="bench")
 
 

@@ -1,5 +1,7 @@
 """Studies of graphs, attacks and defences of one's own."""
 
+import pickle
+import sys
 import uuid
 
 import pytest
@@ -163,6 +165,14 @@ def test_classes_of_ones_own_by_module_and_name(study, module, graph):
     assert measure_cell(swept[0]).values["clean"] == measure_cell(swept[0]).values["after"]
 
 
+def test_a_cell_that_has_gone_to_another_process_finds_them_there(study, module, monkeypatch):
+    (cell,) = study(f"defense = '{module}:NoEdges'").cells
+    sent = pickle.loads(pickle.dumps(cell))
+    monkeypatch.delitem(sys.modules, module)
+    assert measure_cell(sent).values == measure_cell(cell).values
+
+
+@pytest.mark.slow
 def test_they_are_found_by_processes_side_by_side(study, module, tmp_path):
     wanted = study(f"defense = ['{module}:NoEdges', 'none']\nattack = 'random'\nbudget = '5%'")
     alone = run(wanted, tmp_path / "1.jsonl")
@@ -177,7 +187,6 @@ def test_they_are_found_by_processes_side_by_side(study, module, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("graph = 'none.npz'", "There is no graph none.npz, neither beside the study nor in the current folder"),
         ("attack = 'metattack'\nbudget = 0.2", "No attack on my.npz has been published; give the budget in words"),
         ("attack = 'prbcd'\nbudget = 0.2", "'prbcd' has not been published; give the budget in words"),
         ("attack = 'prbcd'\nbudget = 'much'", "A budget is written as 20%"),
@@ -199,10 +208,14 @@ def test_they_are_found_by_processes_side_by_side(study, module, tmp_path):
 def test_what_is_wrong_is_one_sentence(study, module, tmp_path, text, message):
     (tmp_path / "broken_on_purpose.py").write_text("raise RuntimeError('told you\\nso')")
     with pytest.raises(ParameterError, match=message) as refused:
-        if text.startswith("graph"):
-            parse_study({"title": "t", "cells": [{"graph": "none.npz", "defense": "none", "backbone": "gcn"}]})
         study(text.replace("MODULE", module))
     assert "\n" not in str(refused.value)
+
+
+def test_a_graph_that_is_not_there_is_one_sentence():
+    message = "There is no graph none.npz, neither beside the study nor in the current folder"
+    with pytest.raises(ParameterError, match=message):
+        parse_study({"title": "t", "cells": [{"graph": "none.npz", "defense": "none", "backbone": "gcn"}]})
 
 
 def test_a_graph_without_a_split_says_what_to_write(study, graph, tmp_path):
