@@ -15,6 +15,7 @@ from garnet.cli.bench import bench_app
 from garnet.cli.bench_check import check
 from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable
+from garnet.cli.data import data_app
 from garnet.cli.demo import demo
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
@@ -34,6 +35,7 @@ for command in (demo, purify, audit, attack, train, stress, report, info, clean)
     app.command()(command)
 bench_app.command()(check)
 app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ _SPLITS = ("prognn", "geom-gcn", "ogb", "random", "file", "unit-test")
 _SPLIT = re.compile(
     r"prognn|ogb|file|(geom-gcn|unit-test)(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?"
 )
-_UNIT_TEST = {"unit-test-cora-ml": "cora_ml", "unit-test-citeseer": "citeseer"}
+UNIT_TEST = {"unit-test-cora-ml": "cora_ml", "unit-test-citeseer": "citeseer"}
 
 
 def names() -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def names() -> tuple[str, ...]:
         >>> names()[:3]
         ('cora', 'citeseer', 'pubmed')
     """
-    return tuple(dict.fromkeys([*CATALOG, *_UNIT_TEST, *DATASETS.names()]))
+    return tuple(dict.fromkeys([*CATALOG, *UNIT_TEST, *DATASETS.names()]))
 
 
 def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
@@ -90,8 +90,8 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
         Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
     """
     name, wanted = known_name(name, names(), "graph"), _known_split(split)
-    if name in _UNIT_TEST:
-        return unit_test().graph(_UNIT_TEST[name], _unit_test_split(name, wanted))
+    if name in UNIT_TEST:
+        return unit_test().graph(UNIT_TEST[name], _unit_test_split(name, wanted))
     if (wanted or "").startswith("unit-test"):
         raise ParameterError(
             f"The split {wanted!r} is for the graphs of the unit test alone; choose another for {name}."
@@ -137,7 +137,7 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
     name = known_name(name, names(), "graph")
-    if name in _UNIT_TEST:
+    if name in UNIT_TEST:
         return _flipped(name, attack, budget, split)
     attack = known_name(attack, ATTACKS, "published attack")
     entry = CATALOG.get(name)
@@ -174,7 +174,7 @@ def require_files(name: str, *, attack: str = "none", budget: float = 0.0, split
         GraphError: a file is nowhere to be found; the message says where it was looked for.
     """
     name = known_name(name, names(), "graph")
-    if name in _UNIT_TEST:
+    if name in UNIT_TEST:
         unit_test()
         return
     if name not in CATALOG:
@@ -215,8 +215,8 @@ def _flipped(name: str, attack: str, budget: float, split: str | None) -> Graph:
         )
     require_arguments("poisoned", budget=(budget, NonNegative))
     test, number = unit_test(), _unit_test_split(name, _known_split(split))
-    clean = test.graph(_UNIT_TEST[name], number)
-    flips = Flips(_UNIT_TEST[name], *found, number, float(budget))
+    clean = test.graph(UNIT_TEST[name], number)
+    flips = Flips(UNIT_TEST[name], *found, number, float(budget))
     return clean if budget == 0 and flips not in test.arrays else test.perturbation(flips, clean).apply(clean)
 
 

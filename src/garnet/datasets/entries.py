@@ -79,6 +79,24 @@ CATALOG = {
 }
 
 
+SIZES: dict[str, tuple[int, int | None]] = {
+    "cora": (2_485, 5_069),
+    "citeseer": (2_110, 3_668),
+    "pubmed": (19_717, 44_324),
+    "chameleon": (2_277, 31_371),
+    "squirrel": (5_201, 198_353),
+    "ogbn-arxiv": (169_343, 1_157_799),
+    "ogbn-products": (2_449_029, None),
+    "coauthor-physics": (34_493, 247_962),
+    "polblogs": (1_222, 16_714),
+    "acm": (3_025, 13_128),
+    "dblp": (17_716, 52_867),
+    "uai": (3_067, 28_308),
+    "texas": (183, 279),
+}
+"""Nodes and edges of each, to be compared with what somebody else offers under its name; None where nobody counted."""
+
+
 def graph_file(name: str, entry: Entry) -> Path | None:
     """The file, or OGB's folder, of the clean graph, in the first place that has it."""
     short = entry.folder.removeprefix("ogbn_")

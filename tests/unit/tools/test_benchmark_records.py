@@ -1,9 +1,8 @@
 """A benchmark writes to a scratch folder, and to the committed records only when it is told to."""
 
 import json
-import os
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,16 +33,22 @@ def figures(checkout, folder):
     return json.loads((checkout / folder / "figures.json").read_text())["figures"]
 
 
-def test_records_are_committed_only_on_request(checkout):
-    line = [sys.executable, checkout / "benchmarks" / "adds.py"]
-    run = {"capture_output": True, "text": True, "check": True}
-    alone = {name: value for name, value in os.environ.items() if name != "GARNET_COMMIT_RECORDS"}
-    said = subprocess.run(line, env=alone, **run).stdout
+def test_records_are_committed_only_on_request(checkout, monkeypatch, capsys):
+    line = checkout / "benchmarks" / "adds.py"
+    monkeypatch.setattr(sys, "argv", [str(line)])
+    monkeypatch.syspath_prepend(line.parent)
+    for name in ("record", "adds"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delenv("GARNET_COMMIT_RECORDS", raising=False)
+    runpy.run_path(str(line))
+    said = capsys.readouterr().out
     assert f"wrote {Path('.results') / 'figures.json'}" in said
     assert "GARNET_COMMIT_RECORDS=1" in said
     assert figures(checkout, "results") == {"old": 0}
     assert figures(checkout, ".results") == {"old": 0, "new": 1}
-    said = subprocess.run(line, env=alone | {"GARNET_COMMIT_RECORDS": "1"}, **run).stdout
-    assert f"wrote {Path('results') / 'figures.json'}" in said
+    monkeypatch.setenv("GARNET_COMMIT_RECORDS", "1")
+    runpy.run_path(str(line))
+    assert f"wrote {Path('results') / 'figures.json'}" in capsys.readouterr().out
     assert figures(checkout, "results") == {"old": 0, "new": 1}
     assert json.loads((checkout / "results" / "figures.json").read_text())["command"] == "python benchmarks/adds.py"
+    monkeypatch.delitem(sys.modules, "record")
