@@ -127,8 +127,9 @@ def build_graphs(
         return as_graph(changes.apply(clean), split=parts), clean
     if cell.made:
         attack = build_attack(cell, defense, device)
-        known = (json.dumps(attack.parameters), clean.fingerprint, clean.split and clean.split.fingerprint)
-        return _made(_Attacked(cell.attack, cell.made, *known, attack, clean, progress)), clean
+        split = None if clean.split is None else clean.split.fingerprint
+        known = json.dumps(attack.parameters)
+        return _made(_Attacked(cell.attack, cell.made, known, clean.fingerprint, split, attack, clean, progress)), clean
     return poisoned(cell.graph, attack=cell.attack, budget=cell.budget or 0.0, split=cell.split), clean
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from garnet.bench.build import require_graphs
 from garnet.bench.cell import Cell
@@ -17,9 +17,9 @@ def lacking(cells: Iterable[Cell]) -> dict[Cell, str]:
     asked: dict[tuple[object, ...], str] = {}
     found: dict[Cell, str] = {}
     for cell in cells:
-        wanted = (cell.graph, cell.attack, cell.budget, cell.split)
+        wanted = (cell.graph, cell.attack, cell.budget, cell.made, cell.split)
         if wanted not in asked:
-            asked[wanted] = _why(lambda cell=cell: require_graphs(cell))
+            asked[wanted] = _why(cell)
         if asked[wanted]:
             found[cell] = asked[wanted]
     return found
@@ -45,9 +45,9 @@ def require_here(cells: Iterable[Cell]) -> None:
     )
 
 
-def _why(ask: Callable[[], None]) -> str:
+def _why(cell: Cell) -> str:
     try:
-        ask()
+        require_graphs(cell)
     except GraphError as error:
         return str(error)
     return ""

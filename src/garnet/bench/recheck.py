@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +67,8 @@ def compare(then: Record, now: Record) -> Comparison:
     if now.status == "failed":
         return Comparison(then, now, None, least)
     if then.mean is None or now.mean is None:
-        pairs = [(then.values.get(name), now.values.get(name)) for name in _shared(then.values, now.values)]
-        differences = [float(b) - float(a) for a, b in pairs if _is_number(a) and _is_number(b)]
+        numbers = [name for name in then.values if _is_number(then.values[name]) and _is_number(now.values.get(name))]
+        differences = [float(now.values[name]) - float(then.values[name]) for name in numbers]
         return Comparison(then, now, max(differences, key=abs, default=None), least)
     errors = [(one.sd or 0.0) / math.sqrt(max(1, len(one.values["accuracy"]))) for one in (then, now)]
     return Comparison(then, now, now.mean - then.mean, max(least, ERRORS * math.hypot(*errors)))
@@ -104,10 +104,6 @@ def _value(value: Any) -> Any:
     if isinstance(value, str):
         return _INFINITE.get(value, value)
     return tuple(value) if isinstance(value, list) else value
-
-
-def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence[str]:
-    return [name for name in one if name in other]
 
 
 def _is_number(value: Any) -> bool:
