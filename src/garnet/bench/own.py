@@ -11,7 +11,7 @@ from inspect import isclass
 from pathlib import Path
 from types import ModuleType
 
-from garnet.errors import ParameterError
+from garnet.errors import ParameterError, brief
 from garnet.io.identity import digest_of, file_identity
 
 _SHOWN = 5
@@ -30,8 +30,10 @@ def content_of(graph: str, folder: str) -> str:
         ParameterError: there is no such file.
     """
     path = located(graph, folder)
-    if not os.path.exists(path):  # noqa: PTH110 - as above
-        raise ParameterError(f"There is no graph {graph}, neither beside the study nor in the current folder.")
+    if not os.path.isfile(path):  # noqa: PTH113 - as above
+        raise ParameterError(
+            f"There is no file {brief(graph)} to read a graph from, neither beside the study nor in the current folder."
+        )
     return digest_of({"graph": file_identity(path)})
 
 

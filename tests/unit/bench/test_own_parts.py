@@ -212,10 +212,11 @@ def test_what_is_wrong_is_one_sentence(study, module, tmp_path, text, message):
     assert "\n" not in str(refused.value)
 
 
-def test_a_graph_that_is_not_there_is_one_sentence():
-    message = "There is no graph none.npz, neither beside the study nor in the current folder"
-    with pytest.raises(ParameterError, match=message):
-        parse_study({"title": "t", "cells": [{"graph": "none.npz", "defense": "none", "backbone": "gcn"}]})
+@pytest.mark.parametrize("name", ["none.npz", "/", "..", "/dev/zero", "a/\x00", "x" * 200 + "/" + "y" * 50])
+def test_a_graph_that_is_no_file_is_one_sentence(name):
+    with pytest.raises(ParameterError, match="to read a graph from, neither beside the study nor in the") as refused:
+        parse_study({"title": "t", "cells": [{"graph": name, "defense": "none", "backbone": "gcn"}]})
+    assert "\n" not in str(refused.value)
 
 
 def test_a_graph_without_a_split_says_what_to_write(study, graph, tmp_path):
