@@ -11,7 +11,7 @@ import argparse
 import json
 from typing import Any
 
-from record import RESULTS, real_graph, save
+from record import real_graph, save, so_far
 
 from garnet.attacks import AdaptiveSearch, Budget
 from garnet.registry import defense_named
@@ -27,7 +27,7 @@ def main() -> None:
     options.add_argument("--queries", default="125,500,2000")
     options.add_argument("--seeds", type=int, default=1)
     chosen = options.parse_args()
-    path, graph = RESULTS / f"{NAME}.json", real_graph("cora")
+    path, graph = so_far(f"{NAME}.json"), real_graph("cora")
     figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
     for name in chosen.defenses.split(","):
         defense, left = defense_named(name), figures.setdefault(name, {})

@@ -1,10 +1,18 @@
-"""What a benchmark leaves behind: its figures with the machine, the versions and the command that made them."""
+"""What a benchmark leaves behind: its figures with the machine, the versions and the command that made them.
+
+A record goes to the folder `.results`, which git ignores, and with GARNET_COMMIT_RECORDS=1 to `results`, whose records
+the pages are made of:
+
+    python benchmarks/growth.py                              # has a look
+    GARNET_COMMIT_RECORDS=1 python benchmarks/growth.py      # changes what the pages say
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +22,24 @@ from garnet.graph.graph import Graph
 from garnet.io.atomic import atomic_path
 from garnet.machine import machine, versions
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+COMMIT = "GARNET_COMMIT_RECORDS"
+
+
+def folder() -> Path:
+    """Where records are written: a scratch folder, unless the environment says that they are to be committed."""
+    return RESULTS if os.environ.get(COMMIT) == "1" else ROOT / ".results"
+
+
+def so_far(file: str) -> Path:
+    """The file of a record that more is added to; in the scratch folder it begins as a copy of the committed one."""
+    path, committed = folder() / file, RESULTS / file
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() and committed.exists():
+        with atomic_path(path) as unfinished:
+            shutil.copyfile(committed, unfinished)
+    return path
 
 
 def data_folder() -> Path:
@@ -30,18 +55,19 @@ def real_graph(name: str) -> Graph:
 
 
 def save(name: str, figures: dict[str, Any]) -> None:
-    """Write one JSON file under `results/` and say where."""
+    """Write one JSON file into the folder of records and say where."""
     record = {
         "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *map(portable, sys.argv[1:])]),
         "machine": machine(),
         "versions": versions(("numpy", "scipy", "torch", "hnswlib", "pygarnet")),
         "figures": figures,
     }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    path = folder() / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
     with atomic_path(path) as unfinished:
         unfinished.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {path.relative_to(RESULTS.parent)}")
+    hint = "" if folder() == RESULTS else f"; with {COMMIT}=1 it would be results/{path.name}"
+    print(f"wrote {path.relative_to(ROOT)}{hint}")
 
 
 def portable(argument: str) -> str:

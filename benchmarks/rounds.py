@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from record import RESULTS, portable, real_graph
+from record import folder, portable, real_graph, so_far
 
 from garnet.attacks import AdaptiveSearch, Attack
 from garnet.bench.stress import stress
@@ -61,7 +61,7 @@ def main() -> None:
         attacks=chosen.attacks,
         seeds=given.seeds,
         unbounded=given.unbounded,
-        path=chosen.output,
+        path=given.output or so_far(chosen.output.name),
         jobs=given.jobs,
         graph_name=given.graph,
         defense_name=chosen.name,
@@ -69,6 +69,7 @@ def main() -> None:
         progress=lambda step: print(step, flush=True) if os.environ.get("VERBOSE") else None,
     )
     print(found.verdict)
+    print(f"records in {chosen.output}")
 
 
 def asked(arguments: Sequence[str] | None = None) -> Round:
@@ -106,7 +107,7 @@ def asked(arguments: Sequence[str] | None = None) -> Round:
         given,
         Committee(**changed) if changed else defense_named(given.defense),
         ", ".join([given.defense, *words]),
-        given.output or RESULTS / f"{file}.jsonl",
+        given.output or folder() / f"{file}.jsonl",
         shlex.join(command),
     )
 

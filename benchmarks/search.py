@@ -26,7 +26,7 @@ from typing import Any
 import faiss
 import numpy as np
 import torch
-from record import RESULTS, data_folder, save
+from record import data_folder, save, so_far
 
 from garnet import GARNET, load_graph
 from garnet.datasets import nested_block_model
@@ -64,7 +64,7 @@ def main() -> None:
             "cells": approximate(points, k, chosen.rounds, links=name in LINKED),
             "exact": exact(points[:EXACT_POINTS].contiguous(), k, chosen.rounds),
         }
-    path = RESULTS / "search.json"
+    path = so_far("search.json")
     before = json.loads(path.read_text())["figures"] if path.exists() else {}
     save("search", {**before, **figures})
 

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any
 
-from record import RESULTS, data_folder, save
+from record import data_folder, save, so_far
 
 from garnet.attacks import AdaptiveSearch, Attack, Budget, Nettack, QuerySearch
 from garnet.bench.measure import why_failed
@@ -38,7 +38,7 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=1)
     chosen = options.parse_args()
     os.environ["GARNET_DATA"] = str(data_folder())
-    path = RESULTS / f"{NAME}.json"
+    path = so_far(f"{NAME}.json")
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     edges = [int(one) for one in chosen.edges.split(",")]
     todo = [

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from record import RESULTS, real_graph, save
+from record import RESULTS, real_graph, save, so_far
 
 from garnet.bench.attempt import replay
 from garnet.bench.measure import effective_parameters, of_the_method, why_failed
@@ -64,7 +64,7 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=2)
     chosen = options.parse_args()
     graph, name = real_graph(chosen.graph), f"transfer-{chosen.graph}"
-    path = RESULTS / f"{name}.json"
+    path = so_far(f"{name}.json")
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     sets = recorded(RESULTS, chosen.graph, graph, chosen.budget)
     asked = [one.removesuffix(", gprgnn") for one in re.split(r",(?! )", chosen.defenses)]

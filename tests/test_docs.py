@@ -23,6 +23,7 @@ from typing import NamedTuple
 import pytest
 from typer.main import get_command
 
+from garnet.bench.shipped import shipped
 from garnet.cli import app
 from garnet.datasets import contextual_block_model, random_split
 from garnet.graph.graph import as_graph
@@ -70,6 +71,8 @@ def require_command(words, place):
     for word in words:
         if word.startswith(("studies/", "benchmarks/", "tools/", "examples/")):
             assert (ROOT / word).is_file(), f"{place}: there is no {word}"
+    if words[:3] == ["garnet", "bench", "run"] and "." not in words[3]:
+        assert words[3] in (*shipped(), "unit-test", "NAME"), f"{place}: there is no study {words[3]}"
     if words[0] == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
         assert words[1] in targets, f"{place}: the Makefile has no {words[1]}"

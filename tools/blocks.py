@@ -9,6 +9,7 @@ from typing import Any
 
 from garnet.bench import published
 from garnet.bench.record import Record, latest, read_records
+from garnet.bench.shipped import study_file
 from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
@@ -17,7 +18,7 @@ from tools import leave_it_on, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.measured import measured
-from tools.records import STUDIES, Cells, read_json
+from tools.records import Cells, read_json
 from tools.stress_tables import attacker_who_knows, attacks_that_know, figure, restarts, rounds
 
 _STAGES = ("embed", "neighbours", "prune")
@@ -44,7 +45,7 @@ def block(name: str, records: Path) -> str:
 
 def study(name: str, records: Path) -> str:
     """The tables of a study."""
-    wanted = load_study(STUDIES / f"{name}.toml")
+    wanted = load_study(study_file(name))
     found, damages = read_records(records / f"{wanted.record or name}.jsonl")
     if damages:
         raise GarnetError(f"Line {damages[0].line} of the records of {name} is damaged: {damages[0].why}.")
@@ -75,7 +76,7 @@ _SHOWN = (
 
 def accuracy(records: Path) -> str:
     """GPRGNN undefended, with the authors' settings and with the default, beside the paper and two floors."""
-    studies = "garnet bench run studies/table-7-GRAPH.toml and table-8-GRAPH.toml"
+    studies = "garnet bench run table-7-GRAPH and table-8-GRAPH"
     citations, heterophilic = (Cells(records / f"{name}.jsonl", studies) for name in ("citations", "heterophilic"))
     rows = []
     for graph, attacked in _SHOWN:

@@ -9,13 +9,14 @@ from statistics import fmean
 
 from garnet.bench.cell import threat
 from garnet.bench.record import Record
+from garnet.bench.shipped import study_file
 from garnet.bench.study import load_study
 from tools.markdown import NONE, table
-from tools.records import STUDIES, Cells
+from tools.records import Cells
 
 RECORD = "leave-it-on.jsonl"
 _MEMBERS = "leave-it-on-members.jsonl"  # of a committee whose members are the answer, `leeway=None`
-COMMAND = "garnet bench run studies/leave-it-on.toml"
+COMMAND = "garnet bench run leave-it-on"
 CHOSEN_ON = ("cora", "citeseer", "chameleon", "squirrel", "polblogs", "acm", "texas")
 """Graphs on which the defaults were chosen, or that led to one of them; the others of the study confirm them."""
 
@@ -96,7 +97,7 @@ def measured_rows(cells: Cells, backbone: str = "gprgnn") -> list[Row]:
     """The rows of a backbone, graph by graph as the study names them; defences without one stand by GPRGNN."""
     models = (backbone, None) if backbone == "gprgnn" else (backbone,)
     found: dict[tuple[str, str, float], dict[str, Record]] = {}
-    for cell in load_study(STUDIES / "leave-it-on.toml").cells:
+    for cell in load_study(study_file("leave-it-on")).cells:
         if cell.backbone in models:
             here = found.setdefault((cell.graph, *threat(cell.facts())), {})
             if (record := cells.at(cell)) is not None:

@@ -13,8 +13,6 @@ from garnet.bench.published import Published, accuracy
 from garnet.bench.record import Record, latest, read_records
 from garnet.errors import GarnetError
 
-STUDIES = Path(__file__).resolve().parents[1] / "studies"
-
 
 class Cells:
     """The measured cells of a study: the lines of one .jsonl file.

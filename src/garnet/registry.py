@@ -46,21 +46,25 @@ class Registry:
 
     def build(self, name: str, parameters: Mapping[str, Any]) -> Any:
         """An object of this name with these parameters."""
-        kind = self.get(name)
-        signature = inspect.signature(kind)
-        if not any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
-            for parameter in parameters:
-                known_name(parameter, signature.parameters, f"parameter of {self._what} {name!r}", exact=True)
-        try:
-            signature.bind(**parameters)
-        except TypeError as error:
-            raise ParameterError(f"The {self._what} {name!r} cannot be built: {error}.") from error
-        return kind(**parameters)
+        return built(self.get(name), f"{self._what} {name!r}", parameters)
 
     def name_of(self, kind: type) -> str | None:
         """The library's own name of a class."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         return next((name for name, other in self._builtin.items() if other == path), None)
+
+
+def built(kind: Any, what: str, parameters: Mapping[str, Any]) -> Any:
+    """An object of a class with these parameters, of which one that the class does not know is refused by name."""
+    signature = inspect.signature(kind)
+    if not any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
+        for parameter in parameters:
+            known_name(parameter, signature.parameters, f"parameter of {what}", exact=True)
+    try:
+        signature.bind(**parameters)
+    except TypeError as error:
+        raise ParameterError(f"The {what} cannot be built: {error}.") from error
+    return kind(**parameters)
 
 
 @cache

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LOOP = "for g in cora citeseer pubmed chameleon squirrel; do garnet bench run studies/table-{}-$g.toml; done"
+_LOOP = "for g in cora citeseer pubmed chameleon squirrel; do garnet bench run table-{}-$g; done"
 NETTACK_COMMAND, METATTACK_COMMAND = _LOOP.format(7), _LOOP.format(8)
 _CITATIONS, _WIKIPEDIA = ("cora", "citeseer", "pubmed"), ("chameleon", "squirrel")
 _PANELS = tuple(("gcn", graph) for graph in _CITATIONS) + tuple(("gprgnn", graph) for graph in _CITATIONS + _WIKIPEDIA)

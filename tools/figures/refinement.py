@@ -11,7 +11,7 @@ from tools.records import Cells, in_paper, mean_sd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMMAND = "garnet bench run studies/ablation-refinement.toml"
+COMMAND = "garnet bench run ablation-refinement"
 # (defence, backbone, parameters, label); the study prunes nothing by a threshold below all scores.
 _Row = tuple[str, str, dict[str, Any], str]
 _AUTHORS_GCN: tuple[_Row, ...] = (

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TSVD_COMMAND = "garnet bench run studies/figure-1-tsvd.toml"
-K_COMMAND = "garnet bench run studies/ablation-k.toml"
-GAMMA_COMMAND = "garnet bench run studies/ablation-gamma.toml"
+TSVD_COMMAND = "garnet bench run figure-1-tsvd"
+K_COMMAND = "garnet bench run ablation-k"
+GAMMA_COMMAND = "garnet bench run ablation-gamma"
 
 _ACCURACY = "accuracy (%), mean ± sd"
 # What the authors chose for Cora; their text has the range of k that they recommend.

@@ -15,11 +15,13 @@ class Entry:
         text: ours, `failed`, or a dash.
         paper: the paper's, if it has one.
         mark: ▲ or ▼ where ours lies above or below the paper's by more than two standard deviations of the difference.
+        drawn: what it is the mean of: of each model its split and seed, and its accuracy.
     """
 
     text: str = MISSING
     paper: str = ""
     mark: str = ""
+    drawn: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.text, self.paper and f"({self.paper})", self.mark) if part)

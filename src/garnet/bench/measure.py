@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from garnet.bench.build import build, build_graphs
+from garnet.bench.build import build, build_attack, build_graphs
 from garnet.bench.cell import Cell, plain
 from garnet.bench.record import Record, spread
 from garnet.bench.schema import LONGEST_REASON
@@ -74,8 +74,8 @@ def measure_cell(cell: Cell, device: str = "cpu", progress: Progress | None = No
         if progress is not None:
             progress(Step("load"))
         defense = build(cell, device)
-        known["parameters"] = effective_parameters(defense)
-        graph, clean = build_graphs(cell)
+        known["parameters"] = _parameters(cell, defense, device)
+        graph, clean = build_graphs(cell, defense, device, progress)
         split = {} if graph.split is None else {"split": graph.split.fingerprint}
         known["fingerprints"] = {"graph": graph.fingerprint, **split}
         values, stages = _MEASURES[cell.measure](Trial(cell, graph, clean, defense, device, progress))
@@ -134,6 +134,12 @@ def without_addresses(text: str) -> str:
     return _ADDRESS.sub("", text)
 
 
+def _parameters(cell: Cell, defense: Any, device: str) -> dict[str, Any]:
+    """All parameters of a cell's defence, and of its attack if that is made here."""
+    attack = {"attack": effective_parameters(build_attack(cell, defense, device))} if cell.made else {}
+    return {**effective_parameters(defense), **attack}
+
+
 def of_the_method(parameters: Any) -> Any:
     """The parameters but for those that say where it ran, which older records have beside them."""
     if not isinstance(parameters, dict):
@@ -149,7 +155,7 @@ def is_outdated(record: Record, cell: Cell, device: str) -> bool:
     if record.status != "done":
         return False
     try:
-        today = json.loads(json.dumps(effective_parameters(build(cell, device))))
+        today = json.loads(json.dumps(_parameters(cell, build(cell, device), device)))
     except GarnetError:
         return False
     return not _has(today, of_the_method(record.parameters))

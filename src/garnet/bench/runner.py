@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from garnet.bench.cell import Cell
 from garnet.bench.measure import failed, is_outdated, measure_cell
+from garnet.bench.needs import lacking, require_here
 from garnet.bench.record import Damage, Record, append_record, latest, read_to_add
 from garnet.bench.study import Study
 from garnet.bench.workers import DIED, side_by_side
+from garnet.datasets.catalog import is_stood_in
 from garnet.parameters import Count, require_arguments, require_device
 from garnet.progress import Progress, Step
 
@@ -28,6 +30,8 @@ class Summary:
         damages: lines of the file that were no records before the run.
         interrupted: whether somebody stopped the run.
         outdated: records that were made with other parameters than the cell has today.
+        skipped: cells that were left out because a file of theirs is not here, each with the sentence that says so.
+        drawn: graphs whose usual split is not here, so that a random one stood in for it where cells were measured.
     """
 
     records: tuple[Record, ...]
@@ -36,6 +40,8 @@ class Summary:
     damages: tuple[Damage, ...]
     interrupted: bool
     outdated: int = 0
+    skipped: Mapping[Cell, str] = field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Record, ...]:
@@ -50,6 +56,8 @@ def run(
     jobs: int = 1,
     device: str = "cpu",
     retry: bool = False,
+    again: bool = False,
+    skip_missing: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
     """Measure the cells of a study, in its order, and append a record of each to a file.
@@ -63,11 +71,14 @@ def run(
         jobs: processes side by side; 1 runs everything in this one.
         device: where models are trained and graphs purified.
         retry: run cells again that have failed before, or whose parameters were others then.
+        again: run all cells again; what the file has of them stays, and counts no more.
+        skip_missing: leave out the cells whose graphs are not here, instead of measuring none at all.
         progress: told of each cell, by its name, as it begins and as it has ended, then with what came of it; both say
             how many cells the file has of all. In between, a cell that runs in this process tells what it is doing.
 
     Raises:
         ParameterError: `jobs` or `device` is not possible here.
+        GraphError: a graph that is to be measured, or its attacked version, is not here.
         GarnetError: the file cannot be read or written, or is not one of records.
     """
     require_arguments("run", jobs=(jobs, Count))
@@ -77,7 +88,12 @@ def run(
     cells = {cell.key: cell for cell in study.cells}
     outdated = {key for key, cell in cells.items() if key in known and is_outdated(known[key], cell, device)}
     had = {key for key, record in known.items() if not retry or (record.status == "done" and key not in outdated)}
-    todo = [cell for key, cell in cells.items() if key not in had]
+    todo = [cell for key, cell in cells.items() if again or key not in had]
+    skipped = lacking(todo) if skip_missing else {}
+    if not skip_missing:
+        require_here(todo)
+    todo = [cell for cell in todo if cell not in skipped]
+    drawn = dict.fromkeys(cell.graph for cell in todo if is_stood_in(cell.graph, cell.split))
     tell = _Teller(progress or (lambda step: None), done=len(cells) - len(todo), total=len(cells))
     ran, interrupted = 0, False
     results = _one_by_one(todo, device, tell) if jobs == 1 else _side_by_side(todo, jobs, device, tell)
@@ -91,8 +107,8 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     records = tuple(known[key] for key in cells if key in known)
-    left = 0 if retry else len(outdated)
-    return Summary(records, ran, len(cells) - len(records), damages, interrupted, left)
+    left = 0 if retry or again else len(outdated)
+    return Summary(records, ran, len(cells) - len(records), damages, interrupted, left, skipped, tuple(drawn))
 
 
 class _Teller:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -158,7 +158,8 @@ class _Accuracy(_InOrder):
             return Entry(MISSING, beside)
         part = "" if len(done) == len(cells) else f" [{len(done)} of {len(cells)} splits]"
         text = f"{mean:.1f}" + ("" if sd is None else f" ± {sd:.1f}") + part
-        return Entry(text, beside, "" if paper is None else _mark(mean - paper.mean, sd or 0.0, paper.sd))
+        mark = "" if paper is None else _mark(mean - paper.mean, sd or 0.0, paper.sd)
+        return Entry(text, beside, mark, tuple(one for record in done for one in _drawn(record)))
 
     def legend(self, rows: Sequence[Row]) -> list[str]:
         entries = [entry for row in rows for entry in row.entries]
@@ -226,6 +227,13 @@ class _Plain(_InOrder):
 
     def legend(self, rows: Sequence[Row]) -> list[str]:
         return [_LEGENDS[self._measure]]
+
+
+def _drawn(record: Record) -> Iterator[tuple[str, float]]:
+    """The accuracy of each model, with what was drawn for it."""
+    for number, accuracy in enumerate(record.values["accuracy"]):
+        seed = record.seeds[number] if number < len(record.seeds) else number
+        yield f"{record.cell['split'] or ''} {seed}", float(accuracy)
 
 
 def _varying(cells: Sequence[Facts], part: str) -> dict[str, set[str]]:

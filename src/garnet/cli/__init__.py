@@ -12,8 +12,10 @@ from rich.text import Text
 from garnet.cli.attack import attack
 from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
+from garnet.cli.bench_check import check
 from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable, warn
+from garnet.cli.data import data_app
 from garnet.cli.demo import demo
 from garnet.cli.predict import predict
 from garnet.cli.purify import info, purify
@@ -34,7 +36,9 @@ app = typer.Typer(
 for command in (demo, purify, audit, attack, train, predict, stress, report, info, clean):
     reads = command in (purify, audit, attack, train, predict, stress, info)
     app.command()(reads_tables(command) if reads else command)
+bench_app.command()(check)
 app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
 
 
 def main() -> None:

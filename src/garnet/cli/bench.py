@@ -1,24 +1,24 @@
-"""The commands `garnet bench run` and `garnet bench show`."""
+"""The commands `garnet bench run`, `list` and `show`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Column
 
+from garnet.cli.bench_records import read_recorded, say_damages, show_tables
 from garnet.cli.console import err, out, printable
 
 if TYPE_CHECKING:
-    from garnet.bench.entry import Entry
-    from garnet.bench.record import Damage, Record
+    from garnet.bench.record import Record
+    from garnet.bench.runner import Summary
     from garnet.bench.study import Study
-    from garnet.bench.table import Table
     from garnet.progress import Progress, Step
 
 bench_app = typer.Typer(
@@ -26,22 +26,31 @@ bench_app = typer.Typer(
 )
 
 
-_MOST_NAMED = 20
-
-
 @bench_app.command()
 def run(
-    study: Annotated[Path, typer.Argument(help="A study: a TOML file, or unit-test.")],
+    study: Annotated[
+        Path,
+        typer.Argument(help="A study: a name that 'garnet bench list' has, a TOML file of your own, or unit-test."),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Where records are appended.  [default: results/STUDY.jsonl, or what the study says]"
+            "--output",
+            "-o",
+            help="Where records are appended.  [default: STUDY.jsonl, or as the study says, in the folder results if "
+            "the current one has it]",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     retry: Annotated[
         bool, typer.Option("--retry", help="Run cells again that failed before or had other parameters.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run all cells again; tables then show what was measured last.")
+    ] = False,
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Leave out the cells whose graphs are not here.")
     ] = False,
     defense: Annotated[
         list[str] | None, typer.Option(help="What unit-test tests; may be repeated.  [default: garnet]")
@@ -56,35 +65,86 @@ def run(
     which is looked for in GARNET_DATA.
     """
     from garnet.bench import runner
-    from garnet.io.failures import writing
+    from garnet.bench.shipped import records_of, require_outside
     from garnet.io.targets import require_file, require_other
 
-    wanted = _study(study, defense, backbone, scenario, seeds)
-    path = output or records_of(study, wanted)
-    if output is None:
-        with writing(path.parent):
-            path.parent.mkdir(exist_ok=True)
+    file, wanted = _study(study, defense, backbone, scenario, seeds)
+    path = output or records_of(file, wanted)
+    require_outside(path)
     require_file(path)
-    require_other(path, study)
+    require_other(path, file)
     with live(len(wanted.cells)) as progress:
-        summary = runner.run(wanted, path, jobs=jobs, device=device, retry=retry, progress=progress)
+        summary = runner.run(
+            wanted,
+            path,
+            jobs=jobs,
+            device=device,
+            retry=retry,
+            again=again,
+            skip_missing=skip_missing,
+            progress=progress,
+        )
     say_damages(path, summary.damages)
-    _show(wanted.title, wanted.note, [cell.facts() for cell in wanted.cells], summary.records, markdown=False)
-    if summary.failures:
-        err.print(f"{len(summary.failures)} of {len(wanted.cells)} cells failed; --retry runs them again")
-    if summary.outdated:
-        err.print(f"{summary.outdated} cells were measured with other parameters than today's; --retry does it again")
+    show_tables(wanted.title, wanted.note, wanted.cells, summary.records)
+    _say(summary, path, len(wanted.cells))
     if summary.interrupted:
-        err.print(f"stopped with {summary.missing} cells left; the same command goes on")
         raise typer.Exit(130)
-    if summary.failures:
+    if summary.failures or summary.skipped:
         raise typer.Exit(1)
+
+
+def _say(summary: Summary, path: Path, cells: int) -> None:
+    """What was read, what was measured, and what to type next."""
+    read, here = len(summary.records) - summary.ran, str(path)
+    if summary.ran == 0 and read == cells:
+        lines = [
+            f"all {cells:,} cells were read from {here} and none was measured now; --again measures them again, and "
+            "-o FILE keeps what it measures in another file"
+        ]
+    else:
+        lines = [f"{summary.ran:,} of {cells:,} cells measured now, {read:,} read from {here}"]
+    if summary.failures:
+        lines.append(f"{len(summary.failures)} of {cells} cells failed; --retry runs them again")
+    if summary.outdated:
+        lines.append(
+            f"{summary.outdated} cells were measured with other parameters than today's; --retry does it again"
+        )
+    if summary.drawn:
+        graphs = " and ".join(summary.drawn)
+        lines.append(
+            f"the usual split of {graphs} is not here, so a random one stood in for it, and figures on others compare "
+            "little with these; set GARNET_DATA to the folder that has it, or say split = 'random' in the study"
+        )
+    if summary.skipped:
+        lines.append(f"{len(summary.skipped):,} cells left out: {next(iter(summary.skipped.values()))}")
+    if summary.interrupted:
+        lines.append(f"stopped with {summary.missing} cells left; the same command goes on")
+    for line in lines:
+        err.print(printable(line), soft_wrap=True)
+
+
+@bench_app.command("list")
+def list_studies() -> None:
+    """Name the studies that come with the library, each with its title and how many cells it has."""
+    from rich.table import Table
+
+    from garnet.bench.shipped import shipped, study_file
+    from garnet.bench.study import load_study
+
+    table = Table("study", "title", Column("cells", justify="right"), box=None)
+    for name in shipped():
+        study = load_study(study_file(name))
+        table.add_row(name, study.title, f"{len(study.cells):,}")
+    table.add_row("unit-test", "Black-box unit test: what unit_test.npz in GARNET_DATA has", "")
+    console = out if out.is_terminal else Console(highlight=False, markup=False, emoji=False, width=10_000)
+    console.print(table)
 
 
 def _study(
     study: Path, defenses: list[str] | None, backbone: str | None, scenario: str | None, seeds: int | None
-) -> Study:
-    """The study in a file, or that of the unit test, which alone is told what to measure."""
+) -> tuple[Path, Study]:
+    """The study of a name or in a file, or that of the unit test, which alone is told what to measure."""
+    from garnet.bench.shipped import study_file
     from garnet.bench.study import load_study
     from garnet.bench.unit_test import unit_test_study
     from garnet.datasets import unit_test
@@ -94,13 +154,14 @@ def _study(
     if _is_unit_test(study):
         scenarios = SCENARIOS if scenario is None else (scenario,)
         tested = unit_test()
-        return unit_test_study(
+        return study, unit_test_study(
             tested, defenses or ["garnet"], backbone=backbone or "gcn", scenarios=scenarios, seeds=seeds or 1
         )
     for name, given in {"defense": defenses, "backbone": backbone, "scenario": scenario, "seeds": seeds}.items():
         if given:
             raise ParameterError(f"The option --{name} is for the study unit-test alone; say it in {study} instead.")
-    return load_study(study)
+    file = study_file(study)
+    return file, load_study(file)
 
 
 def _is_unit_test(study: Path) -> bool:
@@ -113,115 +174,35 @@ def _is_unit_test(study: Path) -> bool:
 @bench_app.command()
 def show(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="RECORDS|STUDY...", help="Records (.jsonl), studies (.toml), or unit-test.")
+        list[Path],
+        typer.Argument(metavar="RECORDS|STUDY...", help="Records (.jsonl), names or files of studies, or unit-test."),
     ],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print LaTeX, the best of each column in bold and what ties with it marked.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row a cell.")] = False,
 ) -> None:
-    """Show records as tables; of a study, those in results/STUDY.jsonl."""
-    from garnet.errors import GarnetError
+    """Show records as tables; of a study, those that 'garnet bench run' keeps in this folder."""
+    from garnet.bench.frame import as_csv_text
+    from garnet.bench.shipped import records_file
+    from garnet.errors import ParameterError
 
-    for source in (Path("results") / f"{one}.jsonl" if _is_unit_test(one) else one for one in sources):
-        if source.suffix != ".toml" and not os.path.exists(source):  # noqa: PTH110 - Path.exists fails on a long name
-            raise GarnetError(f"There are no records at {source}; garnet bench run makes some.")
+    if markdown + latex + as_csv > 1:
+        raise ParameterError("Records are shown in one way at a time; choose one of --markdown, --latex and --csv.")
+    style = "markdown" if markdown else "latex" if latex else "drawn"
+    rows: list[Record] = []
+    for source in (records_file(str(one)) if _is_unit_test(one) else one for one in sources):
         found = read_recorded(source)
         if not found.records:
             err.print(f"{printable(found.path)} has no records yet", soft_wrap=True)
-        _show(found.title, found.note, found.cells, tuple(found.records.values()), markdown=markdown)
-
-
-class Recorded(NamedTuple):
-    """What has been measured of a study, or is in a file of records.
-
-    Attributes:
-        path: of the records.
-        title: of the study, or the name of the file.
-        note: of the study.
-        cells: that the study has; None for a file of records.
-        records: the latest of each key, those of other studies in the same file among them.
-    """
-
-    path: Path
-    title: str
-    note: str
-    cells: list[dict[str, object]] | None
-    records: dict[str, Record]
-
-
-def read_recorded(source: Path) -> Recorded:
-    """The records in a file, or those of a study (.toml); lines that are no records are named on standard error."""
-    from garnet.bench.record import latest, read_records
-    from garnet.bench.study import load_study
-
-    path, title, note, cells = source, source.stem, "", None
-    if source.suffix.lower() == ".toml":
-        study = load_study(source)
-        path, title, note = records_of(source, study), study.title, study.note
-        cells = [cell.facts() for cell in study.cells]
-    records, damages = read_records(path)
-    say_damages(path, damages)
-    return Recorded(path, title, note, cells, latest(records))
-
-
-def records_of(path: Path, study: Study) -> Path:
-    """Where the records of a study are kept."""
-    return Path("results") / f"{study.record or path.stem}.jsonl"
-
-
-def say_damages(path: Path, damages: tuple[Damage, ...]) -> None:
-    """Name the lines of a file of records that could not be read."""
-    for damage in damages[:_MOST_NAMED]:
-        err.print(f"{printable(path)}, line {damage.line}: {printable(damage.why)}; left out", soft_wrap=True)
-    if (more := len(damages) - _MOST_NAMED) > 0:
-        err.print(f"{printable(path)}: {more:,} more lines are no records; left out", soft_wrap=True)
-
-
-def _show(
-    title: str, note: str, cells: list[dict[str, object]] | None, records: tuple[Record, ...], *, markdown: bool
-) -> None:
-    from garnet.bench.outcomes import batteries
-    from garnet.bench.schema import STRESS
-    from garnet.bench.table import as_markdown, make_tables
-    from garnet.bench.verdict import Stress
-    from garnet.cli.stress_table import draw_stress
-
-    for battery in batteries(records) if cells is None else ():
-        draw_stress(Stress(battery))
-    others = tuple(record for record in records if record.cell["measure"] != STRESS)
-    if records and not others:
-        return
-    records = others
-    for table in make_tables(title, records, cells=cells, note=note):
-        if markdown:
-            typer.echo("\n".join(map(printable, as_markdown(table).split("\n"))))
+        records = found.chosen
+        if as_csv:
+            rows += records
         else:
-            _draw(table)
-
-
-def _draw(table: Table) -> None:
-    from rich import table as rich_table
-
-    drawn = rich_table.Table(title=printable(table.title), title_justify="left")
-    for number, column in enumerate(table.columns):
-        label = number < table.labels
-        drawn.add_column(
-            printable(column),
-            justify="left" if label else "right",
-            overflow="fold",
-        )
-    for row in table.rows:
-        drawn.add_row(*map(printable, row.labels), *map(_stacked, row.entries))
-    # A file has no edge to wrap at.
-    console = out if out.is_terminal else Console(highlight=False, markup=False, emoji=False, width=10_000)
-    console.print(drawn)
-    for line in table.below:
-        # A note may have lines of its own.
-        out.print("\n".join(map(printable, line.splitlines())), soft_wrap=True)
-
-
-def _stacked(entry: Entry) -> str:
-    """Ours above the paper's, so that many columns fit on a terminal."""
-    text = f"{entry.text} {entry.mark}" if entry.mark else entry.text
-    return f"{text}\n({entry.paper})" if entry.paper else text
+            show_tables(found.title, found.note, found.cells, records, style=style)
+    if as_csv:
+        typer.echo(as_csv_text(rows), nl=False)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from garnet.cli.console import Json, Source, Symmetrize, err, out, printable, read_graph, say_json, stages, warn
 from garnet.cli.figures import figures, lines
 from garnet.cli.outputs import Outputs, Overwrite
+from garnet.cli.tables import said_of_tables
 from garnet.progress import Step
 
 if TYPE_CHECKING:
@@ -37,11 +38,18 @@ def predict(
     A committee (garnet train --purify) cleans the graph for itself; any other model reads it as it is. Where the graph
     has labels, the answers are compared with them.
     """
+    from garnet.errors import ParameterError
     from garnet.io.table_file import require_table, save_table
     from garnet.training.predictor import Predictor
     from garnet.training.verdict import never_found
 
     require_table(output, "A table of predictions")
+    nodes = said_of_tables()[1]
+    if nodes is not None and nodes.features:
+        raise ParameterError(
+            "Features of a table are scaled by that table, and the model has learnt those of another; make one .npz of "
+            "both with garnet, or leave --features out."
+        )
     outputs = Outputs(context, written=["output"], read=["model", "source"])
     if outputs.done:
         return

@@ -110,9 +110,9 @@ def purify(
 
     With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
     """
-    from garnet.io.table_file import require_table, save_table
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
+    from garnet.io.table_file import require_table, save_table
     from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
@@ -194,8 +194,8 @@ def _write(source: Path, graph: Graph, result: Purification, output: Path, stage
 
     Where nothing may be added to a table, its rows are written as they were, but for those of dropped edges.
     """
-    from garnet.io.table_file import save_table
     from garnet.io.edge_list import TEXT_MARKS, save_edge_list
+    from garnet.io.table_file import save_table
     from garnet.purify.kept_rows import PARQUET, keeps_rows, write_kept_rows
     from garnet.purify.tables import edge_table
 

@@ -81,35 +81,34 @@ def require_page(output: Path) -> None:
 
 def _records(source: Path) -> list[Path]:
     """The records that a report of a study reads besides the study itself."""
-    if source.suffix.lower() != ".toml":
-        return []
+    from garnet.bench.shipped import is_study, records_of, study_file
     from garnet.bench.study import load_study
-    from garnet.cli.bench import records_of
 
-    return [records_of(source, load_study(source))]
+    if not is_study(source):
+        return []
+    return [records_of(study_file(source), load_study(study_file(source)))]
 
 
 def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
     """What a file holds, the title that it brings along, if any, and how many cells a study has."""
-    from garnet.bench.cell import key_of
     from garnet.bench.schema import STRESS
-    from garnet.cli.bench import read_recorded
+    from garnet.bench.shipped import is_study
+    from garnet.cli.bench_records import read_recorded
     from garnet.errors import GarnetError
 
     ending = source.suffix.lower()
     if ending == ".npz":
         return _saved(source), None, None
-    if ending not in (".toml", ".jsonl"):
+    if ending != ".jsonl" and not is_study(source):
         raise GarnetError(f"Cannot tell what {source} is; a report is of a file that ends in .npz, .toml or .jsonl.")
     found = read_recorded(source)
-    wanted = list(found.records) if found.cells is None else [key_of(cell) for cell in found.cells]
-    chosen = tuple(found.records[key] for key in wanted if key in found.records)
+    chosen = found.chosen
     if not chosen:
         raise GarnetError(f"There are no records of {source} in {found.path}; garnet bench run makes some.")
     if found.cells is None and all(record.cell["measure"] == STRESS for record in chosen):
         return _stress(source, chosen), None, None
     chosen = tuple(record for record in chosen if record.cell["measure"] != STRESS)
-    return chosen, found.title, None if found.cells is None else len(wanted)
+    return chosen, found.title, None if found.cells is None else len(found.cells)
 
 
 def _stress(source: Path, records: tuple[Record, ...]) -> Stress:

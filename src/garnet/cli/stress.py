@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from garnet.cli.bench import live, say_damages
+from garnet.cli.bench import live
+from garnet.cli.bench_records import say_damages
 from garnet.cli.console import Json, Source, Symmetrize, err, printable, read_graph, say_json, with_split
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page

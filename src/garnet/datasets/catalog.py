@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 from garnet.datasets import download
 from garnet.datasets.embedded import cora
-from garnet.datasets.folders import find, roots, sought
+from garnet.datasets.entries import (
+    ATTACKS,
+    CATALOG,
+    Entry,
+    absent,
+    graph_file,
+    no_split,
+    not_found,
+    poisoned_file,
+    split_file,
+    targets_file,
+)
+from garnet.datasets.folders import find, roots
 from garnet.datasets.splits import aimed_at, random_split, read_geom_gcn, read_node_lists, read_targets, require_split
 from garnet.datasets.unit_test_file import Flips, parse_attack, unit_test
 from garnet.errors import GraphError, ParameterError, brief
 from garnet.graph.files import load_graph
 from garnet.graph.graph import Graph, Split, as_graph
-from garnet.io.ogb import is_ogb
 from garnet.parameters import NonNegative, require_arguments
 from garnet.registry import DATASETS, known_name
 
@@ -23,71 +31,7 @@ _SPLITS = ("prognn", "geom-gcn", "ogb", "random", "file", "unit-test")
 _SPLIT = re.compile(
     r"prognn|ogb|file|(geom-gcn|unit-test)(-(?P<number>\d))?|random(-(?P<train>0?\.\d+)-(?P<val>0?\.\d+))?"
 )
-_ATTACKS = ("metattack", "nettack")
-_UNIT_TEST = {"unit-test-cora-ml": "cora_ml", "unit-test-citeseer": "citeseer"}
-_PUBLISHED = (
-    "the poisoned graphs are in the folder data of github.com/cornell-zhang/GARNET, those of cora, citeseer and pubmed "
-    "also in github.com/ChandlerBang/Pro-GNN, and those of polblogs in the latter alone"
-)
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One graph of the catalogue.
-
-    Attributes:
-        folder: where its files are, inside a data folder; they begin with the same word.
-        file: the clean graph.
-        split: the usual one.
-        shares: for training and validation, when a random split has to stand in for the usual one; None if none can.
-        poisoned: file of the graph that each attack made, for a budget.
-        targets: file of the nodes that Nettack was aimed at.
-        split_file: of the usual split, where it is not under the name that its authors gave it.
-        source: who has the graph, where PyTorch Geometric has none that is known to number its nodes alike.
-    """
-
-    folder: str
-    file: str
-    split: str
-    shares: tuple[float, float] | None = (0.1, 0.1)
-    poisoned: tuple[str, str] | None = None
-    targets: str = ""
-    split_file: str = ""
-    source: str = ""
-
-
-def _attacked_by_prognn(name: str, file: str) -> _Entry:
-    attacked = (f"{name}_meta_adj_{{}}.npz", f"{name}_nettack_adj_{{}}.npz")
-    return _Entry(name, file, "prognn", poisoned=attacked, targets=f"{name}_nettacked_nodes.json")
-
-
-def _wikipedia(name: str) -> _Entry:
-    attacked = (f"{name}_perturbed_{{}}.npz",) * 2
-    return _Entry(name, f"{name}_full.npz", "geom-gcn", (0.48, 0.32), attacked, f"{name}_idx_test.npy")
-
-
-def _with_split_beside(entry: _Entry, source: str = "github.com/EdisonLeeeee/GraphData") -> _Entry:
-    return replace(entry, split_file=f"{entry.folder}_splits.json", source=source)
-
-
-_CATALOG = {
-    "cora": _attacked_by_prognn("cora", "cora_lcc.npz"),
-    "citeseer": _attacked_by_prognn("citeseer", "citeseer_lcc.npz"),
-    "pubmed": _attacked_by_prognn("pubmed", "pubmed.npz"),
-    "chameleon": _wikipedia("chameleon"),
-    "squirrel": _wikipedia("squirrel"),
-    "ogbn-arxiv": _Entry("ogbn_arxiv", "ogbn_arxiv.npz", "ogb", shares=None),
-    "ogbn-products": _Entry("ogbn_products", "ogbn_products.npz", "ogb", shares=None),
-    "coauthor-physics": _Entry("coauthor_phy", "coauthor_phy.npz", "random"),
-    "polblogs": _with_split_beside(_attacked_by_prognn("polblogs", "polblogs.npz")),
-    "acm": _with_split_beside(_Entry("acm", "acm.npz", "file")),
-    "dblp": _with_split_beside(_Entry("dblp", "dblp.npz", "file")),
-    "uai": _with_split_beside(_Entry("uai", "uai.npz", "file")),
-    # One of its classes has a single node, and a random split wants one for every part.
-    "texas": _with_split_beside(
-        _Entry("texas", "texas.npz", "geom-gcn", shares=None), "github.com/yandex-research/heterophilous-graphs"
-    ),
-}
+UNIT_TEST = {"unit-test-cora-ml": "cora_ml", "unit-test-citeseer": "citeseer"}
 
 
 def names() -> tuple[str, ...]:
@@ -97,7 +41,7 @@ def names() -> tuple[str, ...]:
         >>> names()[:3]
         ('cora', 'citeseer', 'pubmed')
     """
-    return tuple(dict.fromkeys([*_CATALOG, *_UNIT_TEST, *DATASETS.names()]))
+    return tuple(dict.fromkeys([*CATALOG, *UNIT_TEST, *DATASETS.names()]))
 
 
 def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
@@ -146,15 +90,15 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
         Graph(2485 nodes, 5069 edges, 1433 features, 7 classes)
     """
     name, wanted = known_name(name, names(), "graph"), _known_split(split)
-    if name in _UNIT_TEST:
-        return unit_test().graph(_UNIT_TEST[name], _unit_test_split(name, wanted))
+    if name in UNIT_TEST:
+        return unit_test().graph(UNIT_TEST[name], _unit_test_split(name, wanted))
     if (wanted or "").startswith("unit-test"):
         raise ParameterError(
             f"The split {wanted!r} is for the graphs of the unit test alone; choose another for {name}."
         )
-    if name not in _CATALOG:
-        return _brought(name, wanted, seed)
-    entry = _CATALOG[name]
+    if name not in CATALOG:
+        return with_split(as_graph(DATASETS.get(name)()), name, wanted, seed)
+    entry = CATALOG[name]
     if wanted == "ogb" and entry.split != "ogb":
         raise ParameterError(f"The split 'ogb' is for the graphs of OGB alone; choose another for {name}.")
     train, val = (_shares(wanted) if wanted else entry.shares) or _shares("random")
@@ -163,8 +107,7 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
     published = wanted or entry.split
     found = None if published.startswith("random") else _published_split(graph, entry, published)
     if found is None and wanted is not None and not wanted.startswith("random"):
-        where = sought(f"{entry.folder}/{_split_file(entry, wanted)}")
-        raise GraphError(f"The split '{wanted}' of {name} was not found: {where}; put it there, or choose 'random'.")
+        raise no_split(name, entry, wanted)
     if found is None and (wanted is not None or entry.shares is not None):
         found = random_split(graph.labels, train=train, val=val, seed=seed)
     return as_graph(graph, split=found)
@@ -194,24 +137,18 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
     name = known_name(name, names(), "graph")
-    if name in _UNIT_TEST:
+    if name in UNIT_TEST:
         return _flipped(name, attack, budget, split)
-    attack = known_name(attack, _ATTACKS, "published attack")
-    entry = _CATALOG.get(name)
+    attack = known_name(attack, ATTACKS, "published attack")
+    entry = CATALOG.get(name)
     if entry is None or entry.poisoned is None:
-        attacked = ", ".join(known for known, other in _CATALOG.items() if other.poisoned)
+        attacked = ", ".join(known for known, other in CATALOG.items() if other.poisoned)
         raise ParameterError(f"No attack on {name} has been published. Choose one of {attacked}.")
-    path = _poisoned_file(name, entry.folder, entry.poisoned[_ATTACKS.index(attack)], attack, budget)
+    path = poisoned_file(name, entry.folder, entry.poisoned[ATTACKS.index(attack)], attack, budget)
     clean = load(name, split=split, seed=seed)
     parts = clean.split
     if attack == "nettack":
-        targets = find(f"{entry.folder}/{entry.targets}")
-        if targets is None:
-            raise GraphError(
-                f"The targets of Nettack on {name} were not found: {sought(f'{entry.folder}/{entry.targets}')}; "
-                f"{_PUBLISHED}."
-            )
-        parts = aimed_at(parts, read_targets(targets))
+        parts = aimed_at(parts, read_targets(targets_file(name, entry)))
     graph = clean if path is None else load_graph(path, symmetrize=True)
     if graph.num_nodes != clean.num_nodes:
         raise GraphError(
@@ -219,6 +156,53 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
             f"another version of {name}; see load() for which one fits."
         )
     return as_graph(graph, features=clean.features, labels=clean.labels, split=parts)
+
+
+def require_files(name: str, *, attack: str = "none", budget: float = 0.0, split: str | None = None) -> None:
+    """Refuse a graph, or what an attack made of it, whose files are not here, without reading them.
+
+    A graph that can be downloaded is, so that it is here afterwards.
+
+    Args:
+        name: as for `load`.
+        attack: as for `poisoned`, or `"none"`.
+        budget: as for `poisoned`.
+        split: as for `load`.
+
+    Raises:
+        ParameterError: the name, attack or budget is unknown.
+        GraphError: a file is nowhere to be found; the message says where it was looked for.
+    """
+    name = known_name(name, names(), "graph")
+    if name in UNIT_TEST:
+        unit_test()
+        return
+    if name not in CATALOG:
+        return
+    entry = CATALOG[name]
+    if name != "cora" and graph_file(name, entry) is None:
+        if not download.can_fetch(name):
+            raise absent(name, entry)
+        _clean(name, entry)
+    if split is not None and _is_file(split) and find(f"{entry.folder}/{split_file(entry, split)}") is None:
+        raise no_split(name, entry, split)
+    if attack in ATTACKS and entry.poisoned is not None:
+        poisoned_file(name, entry.folder, entry.poisoned[ATTACKS.index(attack)], attack, budget)
+        if attack == "nettack":
+            targets_file(name, entry)
+
+
+def is_stood_in(name: str, split: str | None = None) -> bool:
+    """Whether a random split stands in for the usual one of a graph, whose file is not here."""
+    entry = CATALOG.get(name)
+    if split is not None or entry is None or entry.shares is None or not _is_file(entry.split):
+        return False
+    return find(f"{entry.folder}/{split_file(entry, entry.split)}") is None
+
+
+def _is_file(split: str) -> bool:
+    """Whether a split, by its name, comes in a file of its own."""
+    return _SPLIT.fullmatch(split) is not None and not split.startswith(("random", "unit-test", "ogb"))
 
 
 def _flipped(name: str, attack: str, budget: float, split: str | None) -> Graph:
@@ -231,8 +215,8 @@ def _flipped(name: str, attack: str, budget: float, split: str | None) -> Graph:
         )
     require_arguments("poisoned", budget=(budget, NonNegative))
     test, number = unit_test(), _unit_test_split(name, _known_split(split))
-    clean = test.graph(_UNIT_TEST[name], number)
-    flips = Flips(_UNIT_TEST[name], *found, number, float(budget))
+    clean = test.graph(UNIT_TEST[name], number)
+    flips = Flips(UNIT_TEST[name], *found, number, float(budget))
     return clean if budget == 0 and flips not in test.arrays else test.perturbation(flips, clean).apply(clean)
 
 
@@ -243,50 +227,50 @@ def _unit_test_split(name: str, wanted: str | None) -> int:
     return int((wanted or "").removeprefix("unit-test").removeprefix("-") or 0)
 
 
-def _brought(name: str, wanted: str | None, seed: int) -> Graph:
-    """The graph that a function of another package gives."""
-    if wanted is not None and not wanted.startswith("random"):
-        raise ParameterError(f"The split {wanted!r} is not for {name}; choose 'random', or none for its own.")
-    graph = as_graph(DATASETS.get(name)())
+def with_split(graph: Graph, name: str, wanted: str | None, seed: int = 0) -> Graph:
+    """A graph that is not of the catalogue with its own split, or with one that is drawn.
+
+    Args:
+        graph: the graph.
+        name: what it is called in errors.
+        wanted: `"random"`, or with shares as for `load`; None for the graph's own, if it has one.
+        seed: of the draw.
+
+    Raises:
+        ParameterError: it is another split.
+    """
     if wanted is None:
         return graph
+    wanted = _known_split(wanted) or ""
+    if not wanted.startswith("random"):
+        raise ParameterError(f"The split {wanted!r} is not for {name}; choose 'random', or none for its own.")
     train, val = _shares(wanted)
     return as_graph(graph, split=random_split(graph.labels, train=train, val=val, seed=seed))
 
 
-def _clean(name: str, entry: _Entry) -> Graph:
+def _clean(name: str, entry: Entry) -> Graph:
     """The graph from the first place that has it."""
     if name == "cora":
         return cora()
-    short = entry.folder.removeprefix("ogbn_")
-    for root in roots().values():
-        if name.startswith("ogbn-"):
-            unpacked = next((folder for folder in (root / entry.folder, root / short) if is_ogb(folder)), None)
-            if unpacked is not None:
-                return load_graph(unpacked, symmetrize=True)
-        path = root / entry.folder / entry.file
-        if path.is_file():
-            return load_graph(path, symmetrize=True)
-    missing = f"The graph {name} was not found: {sought(f'{entry.folder}/{entry.file}')}"
-    if entry.source:
-        raise GraphError(
-            f"{missing}; it is not downloaded, because PyTorch Geometric may number its nodes otherwise: put the file "
-            f"there, made from that of {entry.source}."
-        )
+    path = graph_file(name, entry)
+    if path is not None:
+        return load_graph(path, symmetrize=True)
     if not download.can_fetch(name):
-        raise GraphError(f"{missing}; unpack the official zip file of ogb.stanford.edu there, as the folder {short}.")
+        raise absent(name, entry)
     try:
         return download.fetch(name, roots()["cache"] / entry.folder / entry.file)
     except GraphError as error:
         reason = str(error).rstrip(".")
-        raise GraphError(f"{missing}; {reason}. Put the file there, or try again with a network.") from error
+        raise GraphError(
+            f"{not_found(name, entry)}; {reason}. Put the file there, or try again with a network."
+        ) from error
 
 
-def _published_split(graph: Graph, entry: _Entry, wanted: str) -> Split | None:
+def _published_split(graph: Graph, entry: Entry, wanted: str) -> Split | None:
     """The split that comes in a file of its own or with the graph; None if it was not found."""
     if wanted == "ogb":
         return graph.split
-    path = None if wanted == "random" else find(f"{entry.folder}/{_split_file(entry, wanted)}")
+    path = None if wanted == "random" else find(f"{entry.folder}/{split_file(entry, wanted)}")
     if path is None:
         return None
     split = read_node_lists(path) if path.suffix == ".json" else read_geom_gcn(path)
@@ -301,45 +285,6 @@ def _shares(wanted: str) -> tuple[float, float]:
     found = _SPLIT.fullmatch(wanted)
     train, val = (float(found[part]) if found and found[part] else 0.1 for part in ("train", "val"))
     return train, val
-
-
-def _split_file(entry: _Entry, wanted: str) -> str:
-    if wanted == "ogb":
-        return entry.file
-    # The split "geom-gcn" is the one with the number 0.
-    if entry.split_file and wanted.removesuffix("-0") == entry.split:
-        return entry.split_file
-    if wanted == "file":
-        return f"{entry.folder}_splits.json"
-    if wanted == "prognn":
-        return f"{entry.folder}_prognn_splits.json"
-    number = wanted.removeprefix("geom-gcn").removeprefix("-") or "0"
-    return f"splits/{entry.folder}_split_0.6_0.2_{number}.npz"
-
-
-def _poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: float) -> Path | None:
-    """The file for a budget; None for a budget of 0."""
-    require_arguments("poisoned", budget=(budget, NonNegative))
-    if budget == 0:
-        return None
-    before, after = pattern.split("{}")
-    found: dict[float, Path] = {}
-    for root in reversed(roots().values()):
-        for path in (root / folder).glob(f"{before}*{after}"):
-            text = path.name[len(before) : -len(after)]
-            # One name serves both attacks on chameleon and squirrel: a share is below 1, a number of edges is not.
-            if re.fullmatch(r"\d+\.\d+", text) and (float(text) < 1) == (attack == "metattack"):
-                found[float(text)] = path
-    if not found:
-        file = f"{folder}/{pattern.format(float(budget))}"
-        raise GraphError(f"No graph poisoned by {attack} was found for {name}: {sought(file)}; {_PUBLISHED}.")
-    nearest = min(found, key=lambda known: abs(known - budget))
-    if not math.isclose(nearest, budget):
-        known = ", ".join(f"{value:g}" for value in sorted({0.0, *found}))
-        raise ParameterError(
-            f"There is no graph of {name} poisoned by {attack} with a budget of {budget!r}. Those that exist: {known}."
-        )
-    return found[nearest]
 
 
 def _known_split(split: str | None) -> str | None:

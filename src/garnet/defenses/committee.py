@@ -47,7 +47,7 @@ MEMBERS: tuple[Purifier | None, ...] = (
 )
 """The graph as it is, purified as far as it is suspicious, purified in any case, of low rank, and of features alone."""
 # Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked, in trials of three seeds; the study
-# that confirms them on other graphs is studies/leave-it-on.toml.
+# leave-it-on confirms them on other graphs.
 DOUBT = 30.0
 """How fast a member loses its say where its edges are doubted."""
 SHRINKAGE = 5.0

@@ -68,14 +68,26 @@ def named_defense(
         parameters: of the purifier or the defence, where they differ from its own.
     """
     name = known_name(name, defense_names(), "defence")
-    named = isinstance(backbone, str)
-    backbone = BACKBONES.build(backbone, {}) if named else backbone
-    known = field_types(_kind(name))
     built: Any = Purified(None)
     if is_purifier(name):
         built = Purified(named_purifier(name, parameters or {}))
     elif name != "none":
         built = DEFENSES.build(name, parameters or {})
+    return equipped(built, backbone=backbone, training=training, device=device)
+
+
+def equipped(
+    defense: Defense,
+    *,
+    backbone: Any = None,
+    training: Mapping[str, Any] | Training | None = None,
+    device: str = "cpu",
+) -> Defense:
+    """A defence with a backbone, a training and a device, as far as it takes them; see `named_defense`."""
+    built: Any = defense
+    named = isinstance(backbone, str)
+    backbone = BACKBONES.build(backbone, {}) if named else backbone
+    known = field_types(type(built))
     if backbone is not None and "backbone" in known and not (named and type(built.backbone) is type(backbone)):
         built = replace(built, backbone=backbone)
     if "device" in known:
@@ -83,5 +95,5 @@ def named_defense(
     if "training" in known and not isinstance(training, Training):
         own = built.training or getattr(built.backbone, "training", Training())
         training = replace(own, **(training or {}))
-    defense: Defense = replace(built, training=training) if "training" in known else built
-    return defense
+    whole: Defense = replace(built, training=training) if "training" in known else built
+    return whole

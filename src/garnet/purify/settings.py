@@ -20,7 +20,7 @@ Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
 Weight = Literal["auto", "trust", "similarity", "score", "one"]
 
-# What the defaults were found to need on the graphs of the paper, clean and attacked (studies/ablation-*.toml and the
+# What the defaults were found to need on the graphs of the paper, clean and attacked (the studies ablation-* and the
 # tables of docs/results); they are the same for all of them.
 RANK = 70
 """Eigenpairs."""

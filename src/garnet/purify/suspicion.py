@@ -22,7 +22,7 @@ _NEIGHBORS_COUNT_FULLY = 8.0
 _FEATURES_COUNT_FULLY = 0.5
 """Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
 
-# Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; studies/leave-it-on.toml has others.
+# Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; the study leave-it-on has others.
 _SHARE_FOR_POWER = 6.0
 """The share of edges that can be taken for made up, for each unit of power beyond the weakest: who tells them badly
 cannot know that they are many. Decided on drawn block models."""

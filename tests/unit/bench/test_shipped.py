@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from garnet.bench.record import read_records
+from garnet.bench.shipped import shipped, study_file
 from garnet.bench.stress import stress
 from garnet.bench.study import load_study
 from garnet.datasets import load
 from garnet.defenses.lookup import named_defense
 
 ROOT = Path(__file__).resolve().parents[3]
-STUDIES = sorted((ROOT / "studies").glob("*.toml"))
+STUDIES = [study_file(name) for name in shipped()]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

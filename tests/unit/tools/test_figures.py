@@ -1,11 +1,13 @@
 """Figures are drawn from committed records: what they show is what the records have, and the same each time."""
 
+import fnmatch
 import json
 import math
 import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from garnet.bench.shipped import shipped
 from garnet.errors import GarnetError, MissingExtra, ParameterError
 from tools.figures import FIGURES, draw, measured, write
 from tools.figures.neighbourhoods import View, places
@@ -95,10 +98,12 @@ def test_records_and_commands_of_the_figures_exist():
         for record in figure.records:
             if record.endswith(".json"):
                 assert json.loads((RECORDS / record).read_text())["command"] == figure.command
-        for word in figure.command.replace(";", "").split():
-            if word.startswith(("benchmarks/", "studies/")):
-                places_of_it = list(ROOT.glob(word.replace("$g", "*")))
-                assert places_of_it, word
+        words = figure.command.replace(";", "").split()
+        for before, word in pairwise(words):
+            if word.startswith("benchmarks/"):
+                assert (ROOT / word).is_file(), word
+            if before == "run":
+                assert fnmatch.filter(shipped(), word.replace("$g", "*")), word
 
 
 @pytest.mark.parametrize("name", ["k", "gamma", "tsvd-rank"])
@@ -172,7 +177,7 @@ def test_an_attack_that_comes_into_the_record_of_the_audit_is_drawn(records):
 
 
 def test_the_caption_has_the_record_and_the_command_that_made_it(records):
-    assert any("ablation-k.jsonl" in text and "studies/ablation-k.toml" in text for text in words(draw("k", RECORDS)))
+    assert any("ablation-k.jsonl" in text and "bench run ablation-k" in text for text in words(draw("k", RECORDS)))
     path = records / "growth.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"command": "python benchmarks/growth.py --sizes 10"}))
     assert any("growth.json" in text and "--sizes 10" in text for text in words(draw("growth", records)))

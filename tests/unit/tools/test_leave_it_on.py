@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from garnet.bench.cell import threat
 from garnet.bench.record import Record, append_record
+from garnet.bench.shipped import study_file
 from garnet.bench.study import load_study
 from garnet.errors import GarnetError
 from tools.blocks import block
@@ -16,7 +17,7 @@ from tools.figures.labels import place
 from tools.leave_it_on import BLOCKS, CHOSEN_ON
 
 ROOT = Path(__file__).resolve().parents[3]
-CELLS = load_study(ROOT / "studies/leave-it-on.toml").cells
+CELLS = load_study(study_file("leave-it-on")).cells
 # Accuracy of a clean graph and of an attacked one, far from all that was ever measured.
 MADE_UP = {"none": (30.0, 10.0), "garnet": (27.0, 14.0), "audited": (29.5, 11.0), "rung": (30.0, 12.0)}
 COMMITTEE = (30.5, 15.0)
@@ -46,7 +47,7 @@ def numbers(text):
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_without_a_record_a_block_says_how_to_make_it(name, tmp_path):
-    assert "garnet bench run studies/leave-it-on.toml" in block(name, tmp_path)
+    assert "garnet bench run leave-it-on" in block(name, tmp_path)
 
 
 def test_the_short_table_has_every_graph_clean_and_attacked(tmp_path):
