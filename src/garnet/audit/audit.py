@@ -96,8 +96,8 @@ class Audit:
     def caveat(self) -> str:
         """What has to be supposed for `share` and `false_alarms` to be right, in a sentence."""
         return (
-            "The counts are estimates: they suppose that made-up edges look like edges planted at random, and that no "
-            "true edge is there by mere chance; the order of the edges is more reliable than their number."
+            "These counts are estimates, which suppose random made-up edges and no true edge there by chance; the "
+            "ranking is more reliable."
         )
 
     @property
@@ -118,7 +118,7 @@ class Audit:
 
         Rings of accounts that were made up together look so. Where nodes have features, their edges are judged by these
         alone, too, as the members of a ring make each other's edges look true in all other respects; where they have
-        none, only rings of two sides can be found. How is in `garnet.audit.groups.dense_groups`.
+        none, a ring can hardly be told from any other community. How is in `garnet.audit.groups.dense_groups`.
         """
         return self._groups
 

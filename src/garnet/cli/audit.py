@@ -154,7 +154,7 @@ def _verdict(found: Audit) -> str:
 def _told(found: Audit) -> str:
     """What the audit was told besides the edges, a line each."""
     graph, said = found.graph, found.labels
-    if graph.split is None and graph.labels is not None:
+    if graph.split is None and graph.labels is not None and (graph.labels >= 0).any():
         said += " --split 0.1,0.1 draws one."
     lines = [said]
     if found.judged is not None:
