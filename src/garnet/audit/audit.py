@@ -297,7 +297,7 @@ def _joined(parts: list[Evidence]) -> Evidence:
 def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None) -> Audit:
     """The audit of a graph by what is known of its edges, of false ones, and of what a person said of some."""
     power, suspicion, fakes, beside = 0.5, np.zeros(graph.num_edges), np.zeros(0), None
-    edges = graph.edges
+    edges, profiles = graph.edges, _by_profiles(reasons, own)
     if len(false.belief):
         # The more shared neighbours count, the less is left for degrees to tell.
         found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
@@ -325,7 +325,7 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, jud
         power=power,
         planted=fakes,
         against=words,
-        profiles=_by_profiles(reasons, own),
+        profiles=profiles,
         judged=judged,
         labels=_labels(graph, reasons),
     )

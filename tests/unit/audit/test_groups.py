@@ -78,6 +78,14 @@ def test_a_group_is_what_it_says(found):
     assert scores == sorted(scores, reverse=True)
 
 
+def test_a_ring_that_nobody_judged_is_still_one_when_another_was_refuted():
+    graph, chosen = ringed(1, (12,))
+    rings = [np.isin(graph.edges, ring).all(axis=0) for ring in chosen]
+    true = np.flatnonzero(~rings[0] & ~rings[1])[:30]
+    told = audit(graph, refuted=graph.edges.T[rings[0]], confirmed=graph.edges.T[true])
+    assert {frozenset(one.members.tolist()) for one in told.groups()} == {frozenset(ring.tolist()) for ring in chosen}
+
+
 def test_tables_say_who_is_in_which_group(found, tmp_path):
     nodes, edges = found.node_table(), found.edge_table()
     for number, one in enumerate(found.groups(), start=1):
