@@ -74,6 +74,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
         made = read_made(facts["made"]) if "made" in facts else None
         weights = {str(name): float(weight) for name, weight in facts["weights"].items()}
         numbers: dict[str, Any] = {name: float(facts[name]) for name in _NUMBERS}
+        labels, wordings = str(facts.get("told", "")), [str(text) for text in facts.get("wordings", ())]
     require_plausible(n, archive.header("edges", "i", ndim=2).shape[-1], "nodes")
     edges = read_edges(archive, "edges", n)
     graph = read_nodes(archive, n).with_edges(edges, archive.read("weights", "f", ndim=1))
@@ -86,7 +87,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
     lengths = {len(shares["suspicion"]), *(len(column) for column in reasons.values())}
     if lengths != {graph.num_edges} or len(shares["nodes"]) != n:
         raise GraphError("its edges, nodes and what is said of them do not fit together.")
-    told = _told(archive, facts, graph.num_edges)
+    told = {"labels": labels} | _told(archive, wordings, graph.num_edges)
     return Audit(
         graph=graph,
         edges=edges,
@@ -100,13 +101,13 @@ def _read(archive: Archive, text: bytes) -> Audit:
     )
 
 
-def _told(archive: Archive, facts: dict[str, Any], m: int) -> dict[str, Any]:
+def _told(archive: Archive, wordings: list[str], m: int) -> dict[str, Any]:
     """What audits of today hold beside those of earlier versions."""
-    found: dict[str, Any] = {"labels": str(facts.get("told", ""))}
+    found: dict[str, Any] = {}
     if "against" in archive:
         # Wordings are known by name, so that a later version may have others.
         place = {text: number for number, text in enumerate(WORDINGS)}
-        known = np.array([place.get(str(text), -1) for text in facts.get("wordings", ())] + [-1], dtype=np.int8)
+        known = np.array([*(place.get(text, -1) for text in wordings), -1], dtype=np.int8)
         words = archive.read("against", "i", ndim=2)
         if words.shape != (_WORDS, m) or not ((words >= -1) & (words < len(known) - 1)).all():
             raise GraphError("its wordings of reasons do not fit its edges.")

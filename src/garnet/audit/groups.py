@@ -227,4 +227,4 @@ def _density(members: Places, edges: Edges, weights: Numbers, n: int) -> float:
 
 
 def _sums(edges: Edges, weights: Numbers, n: int) -> Numbers:
-    return np.bincount(edges.ravel(), np.tile(weights, 2), n)
+    return np.asarray(np.bincount(edges.ravel(), np.tile(weights, 2), n), dtype=np.float64)

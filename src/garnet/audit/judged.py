@@ -33,7 +33,7 @@ def judgement(graph: Graph, confirmed: Iterable[Any] | None, refuted: Iterable[A
     """
     edges, n = graph.edges, graph.num_nodes
     judged = np.zeros(edges.shape[1], dtype=np.int8)
-    keys = numbers(*torch.from_numpy(edges), n).numpy()
+    keys = numbers(torch.from_numpy(edges[0]), torch.from_numpy(edges[1]), n).numpy()
     for name, given, verdict in (("confirmed", confirmed, CONFIRMED), ("refuted", refuted, REFUTED)):
         if given is None:
             continue
