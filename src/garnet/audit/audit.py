@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.audit.evidence import Reasons, reasons_of, unit_features
+from garnet.audit.evidence import Reasons, reasons_of, unit_features, why_no_classes
+from garnet.audit.feedback import revise
+from garnet.audit.groups import Group, found_groups
+from garnet.audit.judged import CONFIRMED, REFUTED, Judged, judgement
 from garnet.audit.planted import planted
-from garnet.errors import GraphError
+from garnet.audit.words import Words, against, plain, sentences
+from garnet.errors import GraphError, MissingExtra
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
@@ -44,6 +50,10 @@ class Audit:
         share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
         power: how often an edge that the audit itself had planted looked worse than one of the graph.
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
+        against: (3, m) places among `garnet.audit.words.WORDINGS` of what speaks against each edge, strongest first.
+        profiles: (m,) how suspicious each edge is by features and labels of its ends alone; None where there are none.
+        judged: (m,) 1 of each edge that was refuted, -1 of each that was confirmed, 0 of others; None if nobody said.
+        labels: whether labels were used, or why not, in words.
         stages: cost of each stage.
         made: command, versions and machine, where it was read from a file.
     """
@@ -57,6 +67,10 @@ class Audit:
     share: float
     power: float
     planted: NDArray[np.float64]
+    against: Words | None = None
+    profiles: NDArray[np.float64] | None = None
+    judged: Judged | None = None
+    labels: str = ""
     stages: tuple[Stage, ...] = ()
     made: Provenance | None = None
 
@@ -79,27 +93,103 @@ class Audit:
         return float(1 - self.suspicion[self.doubted].mean()) if self.doubted.any() else 0.0
 
     @property
+    def caveat(self) -> str:
+        """What has to be supposed for `share` and `false_alarms` to be right, in a sentence."""
+        return (
+            "These counts are estimates, which suppose random made-up edges and no true edge there by chance; the "
+            "ranking is more reliable."
+        )
+
+    @property
+    def reason(self) -> NDArray[Any]:
+        """What speaks against each edge, (m,) in words, strongest first; `garnet.audit.words` explains each."""
+        if self.against is None:
+            return plain(self.reasons["because"], self.doubted)
+        judged = np.zeros(len(self.suspicion), dtype=np.int8) if self.judged is None else self.judged
+        return sentences(self.against, self.doubted, judged)
+
+    @property
     def order(self) -> NDArray[np.int64]:
         """The edges, by their places, from the most suspicious on."""
         return np.argsort(-self.suspicion, kind="stable")
+
+    def groups(self) -> tuple[Group, ...]:
+        """Sets of nodes with more suspicious edges among them than chance would put there, the densest first.
+
+        Rings of accounts that were made up together look so. Where nodes have features, their edges are judged by these
+        alone, too, as the members of a ring make each other's edges look true in all other respects; where they have
+        none, a ring can hardly be told from any other community. How is in `garnet.audit.groups.dense_groups`.
+        """
+        return self._groups
+
+    @cached_property
+    def _groups(self) -> tuple[Group, ...]:
+        return () if self.blind else found_groups(self.edges, self.group_suspicion, self._names)
+
+    @property
+    def group_suspicion(self) -> NDArray[np.float64]:
+        """How suspicious each edge is as one of a group, (m,): the larger of `suspicion` and `profiles`."""
+        if self.profiles is None:
+            return self.suspicion
+        free = True if self.judged is None else self.judged == 0
+        return np.where(free, np.maximum(self.suspicion, self.profiles), self.suspicion)
+
+    def _numbered(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The number of the group that each edge and each node is in, from 1 on; 0 where in none."""
+        edges, nodes = np.zeros(len(self.suspicion), np.int64), np.zeros(self.graph.num_nodes, np.int64)
+        for number, one in enumerate(self.groups(), start=1):
+            edges[one.edges], nodes[one.members] = number, number
+        return edges, nodes
 
     def save(self, path: str | Path, *, nodes: bool = False) -> None:
         """Write the edges, the most suspicious first, or the nodes, the least stable first, as .csv or .parquet."""
         save_table(self.node_table() if nodes else self.edge_table(), path)
 
+    def to_pandas(self, *, nodes: bool = False) -> Any:
+        """The table of the edges or of the nodes, as `save` writes it, as a pandas data frame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise MissingExtra("pandas", "A data frame", "pandas") from error
+        return pandas.DataFrame(self.node_table() if nodes else self.edge_table())
+
     def edge_table(self) -> dict[str, NDArray[Any]]:
-        """The ranked edges as columns: both ends by their names, suspicion, and the reasons."""
+        """The ranked edges as columns: both ends by their names, suspicion, the reasons, and the group, 0 for none."""
         order, names = self.order, self._names
         first, second = (names[ends[order]] for ends in self.edges)
         reasons = {name: column[order] for name, column in self.reasons.items()}
-        return {"source": first, "target": second, "suspicion": self.suspicion[order], **reasons}
+        named = {"source": first, "target": second, "suspicion": self.suspicion[order]}
+        return {**named, **reasons, "reason": self.reason[order], "group": self._numbered()[0][order]}
+
+    def group_table(self) -> dict[str, NDArray[Any]]:
+        """The members of all groups as columns: the group, its score, the member, and how many edges it has inside."""
+        found = self.groups()
+        sizes = [len(one.members) for one in found]
+        ends = [self.edges[:, one.edges].ravel() for one in found]
+        counts = [(mine[:, None] == one.members).sum(axis=0) for mine, one in zip(ends, found, strict=True)]
+        empty = np.zeros(0, dtype=np.int64)
+        return {
+            "group": np.repeat(np.arange(1, len(found) + 1), sizes),
+            "score": np.repeat([one.score for one in found], sizes),
+            "node": np.concatenate([self._names[:0], *(one.names for one in found)]),
+            "edges": np.concatenate([empty, *counts]),
+        }
 
     def node_table(self) -> dict[str, NDArray[Any]]:
-        """The ranked nodes as columns: name, stability, neighbours, and how many of these are doubted."""
+        """The ranked nodes as columns: name, stability, neighbours, how many are doubted, score and group.
+
+        The score is the sum of the suspicion of a node's edges: about how many of them are made up.
+        """
+        score = np.bincount(self.edges.ravel(), np.tile(self.suspicion, 2), self.graph.num_nodes)
         order = np.argsort(self.nodes, kind="stable")
         counts = np.bincount(self.edges.ravel(), minlength=self.graph.num_nodes)
         doubted = np.bincount(self.edges[:, self.doubted].ravel(), minlength=self.graph.num_nodes)
         columns = {"node": self._names, "stability": self.nodes, "neighbors": counts, "doubted": doubted}
+        columns |= {"score": score, "group": self._numbered()[1]}
         return {name: column[order] for name, column in columns.items()}
 
     def summary(self) -> dict[str, Any]:
@@ -113,7 +203,16 @@ class Audit:
             "power": self.power,
             "unstable_nodes": int((self.nodes < 0.5).sum()),
             "weights": dict(self.weights),
-        }
+            "caveat": self.caveat,
+            "labels": self.labels,
+            "groups": len(self.groups()),
+        } | self._told()
+
+    def _told(self) -> dict[str, int]:
+        """How many edges were judged, if any were."""
+        if self.judged is None:
+            return {}
+        return {"confirmed": int((self.judged == CONFIRMED).sum()), "refuted": int((self.judged == REFUTED).sum())}
 
     def __repr__(self) -> str:
         doubted = f"{self.doubted.sum():,} of {self.edges.shape[1]:,} edges doubted"
@@ -125,7 +224,7 @@ class Audit:
         rows |= {"power": f"{self.power:.3f}", "nodes that rely on doubted edges": f"{(self.nodes < 0.5).sum():,}"}
         for edge in self.order[:1]:
             first, second = self._names[self.edges[:, edge]]
-            rows["most suspicious edge"] = f"{first} – {second}, because of {self.reasons['because'][edge]}"
+            rows["most suspicious edge"] = f"{first} – {second}, {self.reason[edge]}"
         return html_table("Audit", rows)
 
     @property
@@ -133,7 +232,15 @@ class Audit:
         return np.arange(self.graph.num_nodes) if self.graph.names is None else self.graph.names
 
 
-def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress | None = None) -> Audit:
+def audit(
+    graph: Any,
+    *,
+    confirmed: Iterable[Any] | None = None,
+    refuted: Iterable[Any] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Audit:
     """Say which edges of a graph should not be believed. It knows nothing of any attack.
 
     Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.evidence`). What their sum
@@ -142,8 +249,13 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     more an edge looks like these and not like the others, the more suspicious it is; and if edges that look so crowd
     among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.purify.calibration`).
 
+    Labels count where the graph has a split, which says for which nodes they may be known. What a person says of some
+    edges changes the rest (`garnet.audit.feedback`).
+
     Args:
         graph: anything that `as_graph` reads.
+        confirmed: edges that are known to be true, as pairs of names of nodes, or of numbers if these have no names.
+        refuted: edges that are known to be made up.
         seed: of everything random; the same seed gives the same bytes on a CPU.
         device: `cpu`, `cuda`, or any that torch knows.
         progress: called with the name of each stage as it begins.
@@ -159,33 +271,49 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     graph = as_graph(graph)
     if not graph.num_edges:
         raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
+    told = confirmed is not None or refuted is not None
+    judged = judgement(graph, confirmed, refuted) if told else None
     clock = Clock(progress)
     with clock("reasons"):
         features = unit_features(graph, seed=seed, device=device)
         reasons = reasons_of(graph, features, seed=seed, device=device)
-    parts = []
+    parts, own = [], []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
             copy, new = planted(graph, seed=(seed, number), device=device)
-            parts.append(reasons_of(copy, features, seed=seed, device=device).evidence(new))
+            there = reasons_of(copy, features, seed=seed, device=device)
+            parts.append(there.evidence(new))
+            own += [profile] if (profile := there.profiles(new)) is not None else []
     with clock("doubt"):
-        false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))
-        found = _verdict(graph, reasons, false)
+        found = _verdict(graph, reasons, _joined(parts), _joined(own), judged)
     return replace(found, stages=tuple(clock.stages))
 
 
-def _verdict(graph: Graph, reasons: Reasons, false: Evidence) -> Audit:
-    """The audit of a graph by what is known of its edges, and of false ones."""
-    power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
+def _joined(parts: list[Evidence]) -> Evidence:
+    none = np.zeros(0)
+    return Evidence(*(np.concatenate([none, *(getattr(one, part) for one in parts)]) for part in ("belief", "degrees")))
+
+
+def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None) -> Audit:
+    """The audit of a graph by what is known of its edges, of false ones, and of what a person said of some."""
+    power, suspicion, fakes, beside = 0.5, np.zeros(graph.num_edges), np.zeros(0), None
+    edges, profiles = graph.edges, _by_profiles(reasons, own)
     if len(false.belief):
         # The more shared neighbours count, the less is left for degrees to tell.
         found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
         reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
         power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
         fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
-    edges = graph.edges
+        if judged is not None and judged.any():
+            revised = revise(edges, graph.num_nodes, reasons, found, judged)
+            suspicion, beside = revised.suspicion, revised.beside
+            reasons = replace(reasons, weights=revised.weights)
+    elif judged is not None:
+        suspicion[judged == REFUTED] = 1.0
     believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
+    shared = reasons.columns["shared_neighbors"] > 0
+    words = against(reasons.said, reasons.weights, sharing=shared, doubted=suspicion > 0.5, beside=beside)
     return Audit(
         graph=graph,
         edges=edges,
@@ -196,4 +324,27 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence) -> Audit:
         share=float(suspicion.mean()),
         power=power,
         planted=fakes,
+        against=words,
+        profiles=profiles,
+        judged=judged,
+        labels=_labels(graph, reasons),
     )
+
+
+def _by_profiles(reasons: Reasons, own: Evidence) -> NDArray[np.float64] | None:
+    """How suspicious edges are by what their ends say of themselves alone."""
+    mine = reasons.profiles()
+    if mine is None or not len(own.belief):
+        return None
+    return learn(mine, own, most_say=0.0).suspicion(torch.from_numpy(mine.belief)).numpy()
+
+
+def _labels(graph: Graph, reasons: Reasons) -> str:
+    """Whether labels were used, or why not."""
+    if why := why_no_classes(graph):
+        return f"Labels were not used: {why}."
+    if not reasons.weights["same_class"]:
+        return "Labels were not used: a linear model of them is no better than chance on the validation nodes."
+    train = graph.split.train if graph.split is not None else np.zeros(0, np.int64)
+    known = int((graph.labels[train] >= 0).sum()) if graph.labels is not None else 0
+    return f"Labels of {known:,} training {'node was' if known == 1 else 'nodes were'} used."

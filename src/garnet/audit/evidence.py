@@ -43,6 +43,9 @@ _RIDGE = 1.0
 _SHARPNESS = 8.0
 """By how much its scores, from about 0 to 1, are stretched before they become probabilities."""
 
+_OF_ITSELF = ("feature_similarity", "same_class")
+"""Reasons that lie in the ends alone, or nearly."""
+
 # Numbers gathered at once for the features around edges.
 _AT_ONCE = 1 << 24
 
@@ -73,6 +76,17 @@ class Reasons:
         """The name of the reason that speaks most against each edge, (m,)."""
         names: NDArray[np.str_] = np.array(self._counting)[self._weighed().argmin(dim=0).cpu().numpy()]
         return names
+
+    def profiles(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence | None:
+        """What the ends say of themselves, of all edges or of some; None where they say nothing.
+
+        Edges between the same few nodes make each other look true in all other respects.
+        """
+        own = [self.weights[name] * self.said[name] for name in _OF_ITSELF if self.weights.get(name)]
+        if not own:
+            return None
+        belief = torch.stack(own).sum(dim=0).cpu().numpy()[chosen]
+        return Evidence(belief, np.zeros_like(belief))
 
     def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
         """What `garnet.purify.calibration` learns from, of all edges or of some."""
@@ -155,9 +169,7 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
     The latter is None for a graph without features, or without classes that a model can learn.
     """
     purifier = GARNET(seed=seed, support=_DOUBTED)
-    known = graph.labels is not None and graph.split is not None and (graph.labels[graph.split.train] >= 0).any()
-    many = graph.labels is not None and graph.labels.max(initial=0) >= MOST_CLASSES
-    if not known or many or not graph.num_features:
+    if why_no_classes(graph):
         spectrum, purified = purifier.embed(graph, device=device), None
     else:
         # That a few neighbours were missed does not matter to an average over them.
@@ -165,6 +177,19 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
             result = purifier.purify(graph, device=device)
         spectrum, purified = result.spectrum, result.graph
     return scale(spectrum.embedding.float(), "unit"), purified
+
+
+def why_no_classes(graph: Graph) -> str:
+    """Why the labels of a graph cannot be a reason, as the end of a sentence; empty where they can."""
+    if graph.labels is None or not (graph.labels >= 0).any():
+        return "the graph has none"
+    if graph.split is None:
+        return "the graph has no split that says which of them are for training"
+    if not (graph.labels[graph.split.train] >= 0).any():
+        return "no training node has one"
+    if graph.labels.max(initial=0) >= MOST_CLASSES:
+        return f"there are {MOST_CLASSES:,} classes or more"
+    return "" if graph.num_features else "the graph has no features, from which classes are learnt"
 
 
 def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
+from garnet.audit.words import WORDINGS
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
 from garnet.io.archive import Archive, described
@@ -21,6 +22,11 @@ from garnet.purify.result_file import described_as, read_edges, read_made, read_
 _REASON = "reason "
 _NUMBERS = ("share", "power")
 """What an audit says in one number each, from 0 to 1."""
+
+_MAYBE = ("against", "profiles", "judged")
+"""What not every audit has."""
+
+_WORDS = 3
 
 _SHARES = ("suspicion", "nodes", "planted")
 """What it says of each edge, node and planted edge, from 0 to 1."""
@@ -40,11 +46,12 @@ def save_audit(audit: Audit, path: str | Path, *, command: str = "") -> None:
     """
     facts: dict[str, Any] = {name: getattr(audit, name) for name in _NUMBERS}
     facts |= {"num_nodes": audit.graph.num_nodes, "weights": dict(audit.weights)}
-    facts |= {"stages": [asdict(stage) for stage in audit.stages]}
+    facts |= {"wordings": list(WORDINGS), "told": audit.labels, "stages": [asdict(stage) for stage in audit.stages]}
     facts |= {"made": asdict(audit.made or Provenance.here(command, graph=audit.graph))}
     arrays: dict[str, NDArray[Any]] = {name: getattr(audit, name) for name in _SHARES}
     arrays |= {"edges": audit.edges, "weights": audit.graph.weights}
     arrays |= {_REASON + name: column for name, column in audit.reasons.items()}
+    arrays |= {name: part for name in _MAYBE if (part := getattr(audit, name)) is not None}
     arrays |= {name: part for name in ("labels", "names") if (part := getattr(audit.graph, name)) is not None}
     write_described(path, "audit", facts, arrays)
 
@@ -67,6 +74,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
         made = read_made(facts["made"]) if "made" in facts else None
         weights = {str(name): float(weight) for name, weight in facts["weights"].items()}
         numbers: dict[str, Any] = {name: float(facts[name]) for name in _NUMBERS}
+        labels, wordings = str(facts.get("told", "")), [str(text) for text in facts.get("wordings", ())]
     require_plausible(n, archive.header("edges", "i", ndim=2).shape[-1], "nodes")
     edges = read_edges(archive, "edges", n)
     graph = read_nodes(archive, n).with_edges(edges, archive.read("weights", "f", ndim=1))
@@ -79,6 +87,39 @@ def _read(archive: Archive, text: bytes) -> Audit:
     lengths = {len(shares["suspicion"]), *(len(column) for column in reasons.values())}
     if lengths != {graph.num_edges} or len(shares["nodes"]) != n:
         raise GraphError("its edges, nodes and what is said of them do not fit together.")
+    told = {"labels": labels} | _told(archive, wordings, graph.num_edges)
     return Audit(
-        graph=graph, edges=edges, reasons=reasons, weights=weights, stages=stages, made=made, **shares, **numbers
+        graph=graph,
+        edges=edges,
+        reasons=reasons,
+        weights=weights,
+        stages=stages,
+        made=made,
+        **shares,
+        **numbers,
+        **told,
     )
+
+
+def _told(archive: Archive, wordings: list[str], m: int) -> dict[str, Any]:
+    """What audits of today hold beside those of earlier versions."""
+    found: dict[str, Any] = {}
+    if "against" in archive:
+        # Wordings are known by name, so that a later version may have others.
+        place = {text: number for number, text in enumerate(WORDINGS)}
+        known = np.array([*(place.get(text, -1) for text in wordings), -1], dtype=np.int8)
+        words = archive.read("against", "i", ndim=2)
+        if words.shape != (_WORDS, m) or not ((words >= -1) & (words < len(known) - 1)).all():
+            raise GraphError("its wordings of reasons do not fit its edges.")
+        found["against"] = known[words]
+    if "profiles" in archive:
+        profiles = archive.read("profiles", "f", ndim=1).astype(np.float64)
+        if len(profiles) != m or not ((profiles >= 0) & (profiles <= 1)).all():
+            raise GraphError("its profiles are not one number from 0 to 1 for each edge.")
+        found["profiles"] = profiles
+    if "judged" in archive:
+        judged = archive.read("judged", "i", ndim=1)
+        if len(judged) != m or not (np.abs(judged) <= 1).all():
+            raise GraphError("what it says was judged does not fit its edges.")
+        found["judged"] = judged.astype(np.int8)
+    return found

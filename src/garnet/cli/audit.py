@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, out, printable, read_graph, say_json, stages
+from garnet.cli.console import Json, Source, Symmetrize, out, printable, read_graph, say_json, stages, with_split
 from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 from garnet.progress import Step
@@ -20,11 +20,7 @@ _SHOWN = {
     "source": "source",
     "target": "target",
     "suspicion": "doubt",
-    "because": "because of",
-    "spectral_distance": "apart",
-    "shared_neighbors": "shared",
-    "feature_similarity": "features",
-    "same_class": "class",
+    "reason": "because",
 }
 
 
@@ -38,12 +34,28 @@ def audit(
     nodes: Annotated[
         Path | None, typer.Option("--nodes-out", help="Where to write all nodes, the least stable first.")
     ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", help="Where to write the members of groups, dense sets of suspicious edges."),
+    ] = None,
     result: Annotated[
         Path | None, typer.Option("--result", help="Also write the audit to this .npz file, for garnet report.")
     ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Where to write a report that opens in a browser: .html.")
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares of the labelled nodes for training and validation, such as 0.1,0.1, so that labels count; "
+            "otherwise they do where the graph has a split."
+        ),
+    ] = None,
+    confirmed: Annotated[
+        Path | None,
+        typer.Option(help="Edges known to be true, which teach: a .csv or .tsv with columns source and target."),
+    ] = None,
+    refuted: Annotated[Path | None, typer.Option(help="Edges known to be made up, which teach, likewise.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Edges to show.")] = 10,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
@@ -54,28 +66,39 @@ def audit(
     """Say which edges of a graph should not be believed, and why."""
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
+    from garnet.audit.judged import read_pairs, require_pairs
     from garnet.graph.files import require_archive
-    from garnet.io.table_file import require_table
+    from garnet.io.table_file import require_table, save_table
 
-    for path in (output, nodes):
+    for path in (output, nodes, groups):
         if path is not None:
             require_table(path, "A table of an audit")
+    for path in (confirmed, refuted):
+        if path is not None:
+            require_pairs(path)
     if report is not None:
         require_page(report)
     if result is not None:
         require_archive(result, "An audit")
-    outputs = Outputs(context, written=["output", "nodes", "result", "report"], read=["source"])
+    outputs = Outputs(
+        context, written=["output", "nodes", "groups", "result", "report"], read=["source", "confirmed", "refuted"]
+    )
     if outputs.done:
         return
     with outputs, stages() as progress:
         progress(Step("read"))
         graph = read_graph(source, symmetrize)
-        found = run(graph, seed=seed, device=device, progress=progress)
+        if split is not None:
+            graph = with_split(graph, split, seed)
+        good, bad = (None if path is None else read_pairs(path) for path in (confirmed, refuted))
+        found = run(graph, confirmed=good, refuted=bad, seed=seed, device=device, progress=progress)
         progress(Step("write"))
         if output is not None:
             found.save(outputs.staged(output))
         if nodes is not None:
             found.save(outputs.staged(nodes), nodes=True)
+        if groups is not None:
+            save_table(found.group_table(), outputs.staged(groups))
         if result is not None:
             save_audit(found, outputs.staged(result), command=command_line())
         if report is not None:
@@ -96,23 +119,57 @@ def say_audit(found: Audit, source: Path, top: int) -> None:
     if not top or not figures["edges"]:
         return
     columns = found.edge_table()
-    shown = {name: title for name, title in _SHOWN.items() if name in columns}
+    shown = dict(_SHOWN)
+    if found.groups():
+        shown["group"] = "group"
     table = Table(*shown.values())
     for row in zip(*(columns[name][:top].tolist() for name in shown), strict=True):
-        table.add_row(*(f"{value:.2f}" if isinstance(value, float) else printable(value) for value in row))
+        table.add_row(*(_cell(name, value) for name, value in zip(shown, row, strict=True)))
     out.print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "group":
+        return str(value or "")
+    return f"{value:.2f}" if isinstance(value, float) else printable(value)
 
 
 def _verdict(found: Audit) -> str:
     m, doubted, unstable = len(found.suspicion), int(found.doubted.sum()), int((found.nodes < 0.5).sum())
     if not len(found.planted):
-        return f"no edge was planted to compare with, so nothing can be said of its {m:,} edges."
+        return f"no edge was planted to compare with, so nothing can be said of its {m:,} edges.{_told(found)}"
     planted = f"Of edges planted at random, {100 * found.power:.0f} % looked worse than an edge of the graph"
     if found.blind:
-        return f"made-up edges can hardly be told from others here. {planted}, where 50 % would be chance."
+        return (
+            f"made-up edges can hardly be told from others here. {planted}, where 50 % would be chance.{_told(found)}"
+        )
     wrong = f" ({100 * found.false_alarms:.0f} % of them wrongly, by its own estimate)" if doubted else ""
     return (
         f"{doubted:,} of {m:,} edges are more likely made up than not{wrong}; about {100 * found.share:.1f} % in all "
-        f"look made up.\n{planted} (50 % would be chance). "
+        f"look made up.\n{planted} (50 % would be chance).\n{found.caveat}{_told(found)}\n{_groups(found)}\n"
         f"{unstable:,} nodes rely on doubted edges more than on others."
     )
+
+
+def _told(found: Audit) -> str:
+    """What the audit was told besides the edges, a line each."""
+    graph, said = found.graph, found.labels
+    if graph.split is None and graph.labels is not None and (graph.labels >= 0).any():
+        said += " --split 0.1,0.1 draws one."
+    lines = [said]
+    if found.judged is not None:
+        told = found.summary()
+        counts = " and ".join(f"{told[what]:,} {what}" for what in ("confirmed", "refuted") if told[what])
+        lines.append(
+            f"You judged some of the edges, {counts}; that changed the rest." if counts else "You judged none."
+        )
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _groups(found: Audit) -> str:
+    groups = found.groups()
+    if not groups:
+        return "No group of nodes has more suspicious edges among its members than chance would put there."
+    members, largest = sum(len(one.members) for one in groups), max(len(one.members) for one in groups)
+    what = "1 group of" if len(groups) == 1 else f"{len(groups):,} groups, in all of"
+    return f"{what} {members:,} nodes, with dense suspicious edges among the members; the largest has {largest:,}."

@@ -10,10 +10,12 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
+from garnet.audit.words import SENTENCES, WORDINGS
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Part, histogram
 from garnet.report.neighbourhood import KEPT, Ties, neighbourhood_section
-from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
+from garnet.report.rings import groups_section
+from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
 from garnet.report.statistics import percentages_in
 
 _SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
@@ -22,7 +24,7 @@ _SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
 def audit_sections(
     audit: Audit, nodes: Sequence[int] | None, names: Sequence[str] | None, command: str = ""
 ) -> list[Section]:
-    """Verdict, how suspicion is spread, the least stable nodes, the most suspicious edges, and neighbourhoods."""
+    """Verdict, how suspicion is spread, the least stable nodes, the most suspicious edges, groups, neighbourhoods."""
     ties = Ties(
         edges=audit.edges,
         kinds=np.full(len(audit.suspicion), KEPT, dtype=np.int8),
@@ -50,6 +52,8 @@ def audit_sections(
         _spread(audit),
         _nodes(audit, ties),
         _edges(audit, ties),
+        _meanings(audit),
+        *groups_section(audit, ties.name),
         *pictures,
         *cost_section(audit.stages),
         made_section(made, "The same command on the same graph gives the same numbers on a CPU."),
@@ -66,7 +70,7 @@ def _verdict(audit: Audit) -> str:
         return f"In this graph of {plural(m, 'edge')}, made-up edges can hardly be told from others."
     return (
         f"Of {plural(m, 'edge')}, {count:,} ({percent(count / max(m, 1))}) {'is' if count == 1 else 'are'} more likely "
-        "made up than not."
+        f"made up than not. {audit.caveat}"
     )
 
 
@@ -110,28 +114,58 @@ def _nodes(audit: Audit, ties: Ties) -> Section:
     degrees, doubted = (
         np.bincount(edges.ravel(), minlength=ties.num_nodes) for edges in (audit.edges, audit.edges[:, audit.doubted])
     )
+    score = np.bincount(audit.edges.ravel(), np.tile(audit.suspicion, 2), ties.num_nodes)
     rows = [
-        [ties.name(int(node)), f"{audit.nodes[node]:.3f}", f"{degrees[node]:,}", f"{doubted[node]:,}"]
+        [
+            ties.name(int(node)),
+            f"{audit.nodes[node]:.3f}",
+            f"{degrees[node]:,}",
+            f"{doubted[node]:,}",
+            f"{score[node]:.1f}",
+        ]
         for node in np.argsort(audit.nodes, kind="stable")[:_SHOWN_NODES]
     ]
-    text = "The nodes of which the least is certain, with how many of their edges are suspicious."
-    return Section("Least stable nodes", text, table(["node", "stability", "edges", "suspicious"], rows))
+    text = (
+        "The nodes of which the least is certain, with how many of their edges are suspicious; the score is about how "
+        "many are made up, the sum of their suspicion."
+    )
+    return Section("Least stable nodes", text, table(["node", "stability", "edges", "suspicious", "score"], rows))
 
 
 def _edges(audit: Audit, ties: Ties) -> Section:
-    # What speaks most against an edge is the reason that a narrow screen should show.
-    reasons = dict(sorted(audit.reasons.items(), key=lambda item: item[0] != "because"))
+    # What speaks against an edge, in words, is what a narrow screen should show; the rest are figures.
+    reasons = {name: values for name, values in audit.reasons.items() if name != "because"}
+    shown, words = audit.order[:_SHOWN_EDGES], audit.reason
     rows = [
         [
             Markup("<bdi>{}</bdi> – <bdi>{}</bdi>").format(*(ties.name(int(node)) for node in audit.edges[:, edge])),
+            words[edge],
             f"{audit.suspicion[edge]:.3f}",
             *(_said(values[edge]) for values in reasons.values()),
         ]
-        for edge in audit.order[:_SHOWN_EDGES]
+        for edge in shown
     ]
-    heads = ["edge", "suspicion", *(name.replace("_", " ") for name in reasons)]
-    text = f"The {plural(len(rows), 'edge')} to doubt first, with what speaks against each."
-    return Section("Most suspicious edges", text, table(heads, rows), wide=True)
+    heads = ["edge", "reason", "suspicion", *(name.replace("_", " ") for name in reasons)]
+    text = (
+        f"The {plural(len(rows), 'edge')} to doubt first, with what speaks against each, strongest first; the words "
+        "are explained below."
+    )
+    return Section("Most suspicious edges", text, table(heads, rows, labels=2), wide=True)
+
+
+def _meanings(audit: Audit) -> Section:
+    """What each wording means, and what the audit was told."""
+    told = []
+    if audit.labels:
+        told.append(audit.labels)
+    if audit.judged is not None:
+        counts = audit.summary()
+        told.append(
+            f"{plural(counts['confirmed'], 'edge was', 'edges were')} confirmed and {counts['refuted']:,} refuted, "
+            "which changed the rest."
+        )
+    text = " ".join(["A reason is said of an edge if it counts much against it, the strongest first.", *told])
+    return Section("What the reasons mean", text, facts({**WORDINGS, **SENTENCES}), wide=True)
 
 
 def _said(value: Any) -> str:

@@ -78,6 +78,7 @@ def test_what_was_read_is_written_as_it_was_made(saved, tmp_path):
         {"stages": [{"name": "reasons", "seconds": float("inf"), "peak_bytes": 1}]},
         {"stages": 3},
         {"made": None},
+        {"wordings": 3},
         {"made": {"command": 3, "fingerprints": {}, "versions": {}, "machine": {}}},
     ],
 )
@@ -109,6 +110,37 @@ def test_weights_of_edges_are_those_of_a_graph(found, saved, wrong):
     weights = found.graph.weights.copy()
     weights[0] = wrong
     rewrite(saved, weights=weights)
+    with pytest.raises(GraphError, match=r"Cannot read .*audit\.npz"):
+        load_audit(saved)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"against": np.full((3, 5), -1, dtype=np.int8)},
+        {"against": np.full((2, 999), -1, dtype=np.int8)},
+        {"against": 77},
+        {"against": -2},
+        {"profiles": 1.5},
+        {"profiles": np.nan},
+        {"profiles": np.zeros(3)},
+        {"judged": np.zeros(3, dtype=np.int8)},
+        {"judged": 2},
+    ],
+)
+def test_what_is_said_of_each_edge_fits_the_edges(found, saved, wrong):
+    m = found.graph.num_edges
+    whole = {
+        "against": np.full((3, m), -1, dtype=np.int8),
+        "profiles": np.full(m, 0.5),
+        "judged": np.zeros(m, dtype=np.int8),
+    }
+    rewrite(saved, **whole)
+    np.testing.assert_array_equal(load_audit(saved).profiles, whole["profiles"])
+    for name, value in wrong.items():
+        array = whole[name].copy()
+        array.flat[2] = value if np.ndim(value) == 0 else 0
+        rewrite(saved, **whole | {name: array if np.ndim(value) == 0 else value})
     with pytest.raises(GraphError, match=r"Cannot read .*audit\.npz"):
         load_audit(saved)
 

@@ -260,9 +260,9 @@ def test_an_audit_shows_the_most_suspicious_edges_first(tmp_path):
     audit = audit_of(block_model(100, mean_degree=6, seed=3))
     page = Page(written(audit, tmp_path, command="garnet audit 'my graph.npz'"))
     order = np.argsort(-audit.suspicion)[:50]
-    listed = re.findall(r"(\d+) – (\d+) [01]\.\d{3} <i>far", page.text)
+    listed = re.findall(r"(\d+) – (\d+) <i>far</i> [01]\.\d{3}", page.text)
     assert [(int(u), int(v)) for u, v in listed] == [tuple(edge) for edge in audit.edges[:, order].T.tolist()]
-    assert "edge suspicion because spectral score" in page.text
+    assert "edge reason suspicion spectral score" in page.text
     doubted = int(audit.doubted.sum())
     assert f"{doubted:,} ({100 * doubted / audit.graph.num_edges:.1f} %) are more likely made up than not." in page.text
     assert "<i>far</i>" in page.words
