@@ -33,7 +33,7 @@ def collect(source: EdgeSource, *, symmetrize: bool) -> GraphArrays:
             names = checked_names(found, n)
         adjacency = join_pairs(heads, tails, weights, n, "edge" if symmetrize else source.row_is)
         features = None if source.features is None else _all_rows(source.features, n)
-        return GraphArrays(adjacency, features, source.labels, source.split, names)
+        return GraphArrays(adjacency, features, source.labels, source.split, names, source.sides)
 
 
 def _all_pairs(source: EdgeSource) -> Pairs:

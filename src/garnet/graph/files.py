@@ -13,12 +13,15 @@ from garnet.io.formats import LONELY, NODE_FACTS, format_of, open_path
 from garnet.io.targets import require_file
 
 
+_SIDES = "is bipartite, which is purified in memory only; leave the memory limit out."
+
+
 def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
-      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
-      keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
+      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`), which
+      alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
     * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
     * `.parquet`: an edge list in columns `source` and `target` (or any names of a header below), or else the first two,
       by names of integers or texts; weights are in `weight`, or the third of three. Where the metadata of its schema
@@ -77,6 +80,8 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
         return _graph_source(source)
     opened = open_path(Path(source), "stream")
     with opened.reading():
+        if opened.sides is not None:
+            raise GraphError(f"it {_SIDES}")
         if opened.features is not None and opened.features.by_columns:
             raise GraphError("its array 'attr_matrix' lies column by column; with a memory limit, save it row by row.")
     return opened
@@ -84,6 +89,8 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
 
 def _graph_source(graph: Graph) -> EdgeSource:
     """A graph in memory, each of its edges once."""
+    if graph.sides is not None:
+        raise GraphError(f"The graph {_SIDES}")
     matrix = graph.adjacency
 
     def edges(at_once: int | None) -> Iterator[Pairs]:

@@ -13,15 +13,27 @@ from numpy.typing import ArrayLike, NDArray
 from garnet.errors import GraphError
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.collect import collect
+from garnet.graph.dgl_graph import dgl_source
 from garnet.graph.fingerprint import fingerprint_of
-from garnet.graph.interop import networkx_source, to_networkx, to_pyg
+from garnet.graph.igraph_graph import igraph_source, to_igraph
+from garnet.graph.networkx_graph import networkx_source, to_networkx
+from garnet.graph.pyg_graph import to_pyg
+from garnet.graph.sides import told_sides
 from garnet.io.arrays import as_array, sound_matrix
-from garnet.io.checks import checked_features, checked_labels, checked_names, checked_split
+from garnet.io.checks import (
+    checked_features,
+    checked_labels,
+    checked_names,
+    checked_sides,
+    checked_split,
+    require_across,
+)
 from garnet.io.edge_source import GraphArrays
 from garnet.io.formats import open_path, save_arrays
-from garnet.io.pyg_file import data_source
+from garnet.io.pyg_data import are_graphs, is_pyg, pyg_source
 
 if TYPE_CHECKING:
+    import igraph
     import networkx
     import torch_geometric.data
 
@@ -58,6 +70,8 @@ class Graph:
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
         names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
+        sides: (n,) of a bipartite graph, true for the nodes of the second side; None for others. As it came, no edge
+            joins two nodes of one side, and no purifier adds such an edge.
     """
 
     adjacency: sp.csr_array
@@ -65,6 +79,7 @@ class Graph:
     labels: NDArray[np.int64] | None = None
     split: Split | None = None
     names: NDArray[Any] | None = None
+    sides: NDArray[np.bool_] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -140,12 +155,12 @@ class Graph:
     def of(cls, arrays: GraphArrays) -> Graph:
         """The graph of arrays that have been checked."""
         split = None if arrays.split is None else Split(*arrays.split)
-        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names)
+        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names, arrays.sides)
 
     def to_arrays(self) -> GraphArrays:
         """The same in plain arrays, which share its memory."""
         parts = None if self.split is None else (self.split.train, self.split.val, self.split.test)
-        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names)
+        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names, self.sides)
 
     def to_scipy(self) -> sp.csr_array:
         """A copy of the adjacency matrix."""
@@ -159,6 +174,10 @@ class Graph:
         """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
         return to_networkx(self.to_arrays())
 
+    def to_igraph(self) -> igraph.Graph:
+        """An igraph `Graph` with `weight` on its edges, and `name` and `label` on its vertices."""
+        return to_igraph(self.to_arrays())
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Graph)
@@ -167,6 +186,7 @@ class Graph:
             and _same(self.labels, other.labels)
             and self.split == other.split
             and _same(self.names, other.names)
+            and _same(self.sides, other.sides)
         )
 
     def __repr__(self) -> str:
@@ -175,6 +195,8 @@ class Graph:
             parts.append(f"{self.features.shape[1]} features")
         if self.labels is not None:
             parts.append(f"{self.labels.max(initial=-1) + 1} classes")
+        if self.sides is not None:
+            parts.append(f"bipartite: {(~self.sides).sum()} and {self.sides.sum()}")
         return f"Graph({', '.join(parts)})"
 
 
@@ -186,6 +208,8 @@ def as_graph(
     split: Split | None = None,
     names: ArrayLike | None = None,
     symmetrize: bool = False,
+    relation: Any = None,
+    bipartite: int | ArrayLike | None = None,
 ) -> Graph:
     """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
 
@@ -195,12 +219,19 @@ def as_graph(
 
     Args:
         source: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
-            array; a PyTorch Geometric `Data`; a NetworkX graph; or a pair `(edge_index, n)` with `edge_index` (2, m).
+            array; a PyTorch Geometric `Data`; a graph of NetworkX, igraph or DGL; or a pair `(edge_index, n)` with
+            `edge_index` (2, m).
         features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the source.
         labels: (n,) integers, negative where unknown; overrides those of the source.
         split: training, validation and test nodes; overrides that of the source.
         names: (n,) integers or text; overrides those of the source.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
+        relation: of a `HeteroData`, such as `("user", "buys", "item")`. One between nodes of one type is a graph of
+            these; one between two types is bipartite, with the nodes of the type named first before the others, and its
+            features are given here.
+        bipartite: says that the graph has two sides, and no edge within one, as between users and what they buy: the
+            number of nodes of the first side, which come before those of the second; or (n,) booleans, true for the
+            second; or true, where the edges tell the sides. What comes out of a purifier then has no such edge either.
 
     Returns:
         The graph, which shares no memory that a later change of the source could reach through the adjacency.
@@ -213,23 +244,36 @@ def as_graph(
         >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
         Graph(4 nodes, 2 edges)
     """
-    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names)):
+    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names, relation, bipartite)):
         return source
-    graph = Graph.of(_read(source, symmetrize))
+    graph = Graph.of(_read(source, symmetrize, relation))
     n = graph.num_nodes
     if split is not None and not isinstance(split, Split):
         raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
+    sides = graph.sides if bipartite is None or bipartite is False else _sides(bipartite, graph)
     return Graph(
         graph.adjacency,
         features=graph.features if features is None else checked_features(features, n),
         labels=graph.labels if labels is None else checked_labels(labels, n),
         split=graph.split if split is None else Split(*checked_split((split.train, split.val, split.test), n)),
         names=graph.names if names is None else checked_names(names, n),
+        sides=sides,
     )
 
 
-def _read(source: Any, symmetrize: bool) -> GraphArrays:
+def _sides(bipartite: Any, graph: Graph) -> NDArray[np.bool_]:
+    """The sides of a bipartite graph, as they are said or, for true, as its edges tell them."""
+    if bipartite is True:
+        return told_sides(graph.adjacency)
+    sides = checked_sides(bipartite, graph.num_nodes)
+    require_across(sides, *graph.edges)
+    return sides
+
+
+def _read(source: Any, symmetrize: bool, relation: Any) -> GraphArrays:
     """The adjacency of any kind of source, and what else it carries, all of it checked."""
+    if relation is not None and not is_pyg(source):
+        raise GraphError(f"A relation is one of a HeteroData. Got {type(source).__name__} beside a relation.")
     if isinstance(source, Graph):
         return source.to_arrays()
     if isinstance(source, str | Path):
@@ -253,13 +297,18 @@ def _read(source: Any, symmetrize: bool) -> GraphArrays:
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
         return GraphArrays(build_adjacency(edge_index[0], edge_index[1], weights, source[1], symmetrize))
-    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(source).__mro__):
-        return collect(data_source(source), symmetrize=symmetrize)
+    if is_pyg(source) or are_graphs(source):
+        return collect(pyg_source(source, relation), symmetrize=symmetrize)
+    library = type(source).__module__.partition(".")[0]
+    if library == "dgl" and hasattr(source, "is_homogeneous"):
+        return collect(dgl_source(source), symmetrize=symmetrize)
+    if library == "igraph" and hasattr(source, "vcount"):
+        return collect(igraph_source(source), symmetrize=symmetrize)
     if hasattr(source, "nodes") and hasattr(source, "is_directed"):
         return collect(networkx_source(source), symmetrize=symmetrize)
     raise GraphError(
         f"Cannot read a graph from {type(source).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
-        "Data, a NetworkX graph, or (edge_index, n)."
+        "Data, a NetworkX, igraph or DGL graph, or (edge_index, n)."
     )
 
 

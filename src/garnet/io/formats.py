@@ -49,7 +49,7 @@ class Format:
         return {"read": True, "stream": self.streams, "write": self.write is not None}[use]
 
 
-NODE_FACTS = ("features", "labels", "split", "names")
+NODE_FACTS = ("features", "labels", "split", "names", "sides")
 """What a graph may have of its nodes."""
 
 LONELY = "nodes without edges"

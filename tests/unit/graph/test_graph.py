@@ -138,7 +138,7 @@ BAD = {
     "vector": (lambda: np.zeros(3), "Cannot read a graph from ndarray"),
     "nothing": (lambda: None, "Cannot read a graph from NoneType"),
     "pyg without edges": (lambda: Data(x=torch.zeros(2, 2)), "no edge_index"),
-    "pyg heterogeneous": (lambda: HeteroData(), "no edge_index"),
+    "pyg heterogeneous": (lambda: HeteroData(), "no edge_index of its own but relations"),
     "pyg upright": (lambda: pyg(edge_index=torch.zeros(3, 2, dtype=torch.long)), r"shape \(2, m\)"),
     "pyg too few weights": (lambda: pyg(edge_weight=torch.ones(3)), "4 edges but 3 edge weights"),
     "networkx weight None": (lambda: nx.Graph([(0, 1, {"weight": None})]), "must be numbers"),
