@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from garnet.errors import MissingExtra
-from garnet.graph.networkx_graph import classes_of, names_of, vectors_of
 from garnet.io.arrays import as_array
 from garnet.io.checks import checked_features, checked_pairs
 from garnet.io.edge_source import EdgeSource, GraphArrays, rows_of
+from garnet.io.node_facts import classes_of, names_of, vectors_of
 
 
 def igraph_source(graph: Any) -> EdgeSource:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from garnet.errors import GraphError, MissingExtra, brief
+from garnet.errors import MissingExtra
 from garnet.io.arrays import as_array
 from garnet.io.checks import checked_features, checked_pairs
 from garnet.io.edge_source import EdgeSource, GraphArrays, rows_of
+from garnet.io.node_facts import classes_of, names_of, vectors_of
 
 if TYPE_CHECKING:
     import networkx
@@ -40,38 +39,6 @@ def networkx_source(graph: networkx.Graph) -> EdgeSource:
     )
 
 
-def names_of(nodes: Sequence[Any]) -> NDArray[Any]:
-    """Names of any kind: integers if all of them are, otherwise their texts."""
-    integers = all(isinstance(node, int | np.integer) and -(2**63) <= node < 2**63 for node in nodes)
-    return np.array(nodes, dtype=np.int64) if integers else np.array([str(node) for node in nodes])
-
-
-def classes_of(labels: Sequence[Any]) -> NDArray[Any] | None:
-    """Labels of nodes as classes, -1 where a node has none; None if they are no integers, but texts to be shown."""
-    known = [label for label in labels if label is not None]
-    if not known or not all(isinstance(label, int | np.integer) for label in known):
-        return None
-    return np.array([-1 if label is None else label for label in labels])
-
-
-def vectors_of(values: Sequence[Any]) -> NDArray[Any] | None:
-    """Vectors of nodes as features; None if they are none, but numbers that say where a node is drawn.
-
-    Raises:
-        GraphError: some have vectors, and others none or such of another length.
-    """
-    if not any(isinstance(value, list | tuple | np.ndarray) for value in values):
-        return None
-    width = next(len(value) for value in values if isinstance(value, list | tuple | np.ndarray))
-    for number, value in enumerate(values):
-        if not isinstance(value, list | tuple | np.ndarray) or len(value) != width:
-            raise GraphError(
-                f"The vectors 'x' of the nodes must all have {width} numbers, as the first has. Got {brief(value)} for "
-                f"node number {number}; complete them, or give features=..."
-            )
-    return as_array(list(values), "The vectors 'x' of the nodes")
-
-
 def to_networkx(graph: GraphArrays) -> networkx.Graph:
     """A NetworkX graph whose nodes carry the graph's names."""
     try:
@@ -84,7 +51,8 @@ def to_networkx(graph: GraphArrays) -> networkx.Graph:
     if graph.labels is not None:
         networkx.set_node_attributes(result, dict(zip(names, graph.labels.tolist(), strict=True)), "label")
     if graph.sides is not None:  # as networkx.bipartite has it
-        networkx.set_node_attributes(result, dict(zip(names, graph.sides.astype(int).tolist(), strict=True)), "bipartite")
+        sides = dict(zip(names, graph.sides.astype(int).tolist(), strict=True))
+        networkx.set_node_attributes(result, sides, "bipartite")
     upper = sp.triu(graph.adjacency.tocoo(), k=1)
     triples = zip(upper.row.tolist(), upper.col.tolist(), upper.data.tolist(), strict=True)
     result.add_weighted_edges_from((names[u], names[v], w) for u, v, w in triples)

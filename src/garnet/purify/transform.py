@@ -144,8 +144,9 @@ def directions(
     given = np.ones(len(heads), np.float32) if weights is None else weights.astype(np.float32)
     keys = heads.astype(np.int64) * n + tails
     known = np.flatnonzero((heads != tails) & (given > 0))
-    known = known[np.lexsort((-given[known], keys[known]))]
-    known = known[np.append(True, np.diff(keys[known]) > 0)[: len(known)]]  # the heaviest of parallel ones
+    if (np.diff(keys[known]) <= 0).any():
+        known = known[np.lexsort((-given[known], keys[known]))]
+        known = known[np.append(True, np.diff(keys[known]) > 0)[: len(known)]]  # the heaviest of parallel ones
     rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(cleaned.indptr))
     columns = cleaned.indices.astype(np.int64)
     row, back = (_looked_up(keys[known], known, wanted) for wanted in (rows * n + columns, columns * n + rows))
@@ -218,7 +219,8 @@ def _give_matrix(data: Data, edges: Directed, n: int) -> None:
     rows, columns = (torch.from_numpy(end) for end in edges.edge_index[::-1])
     starts = torch.zeros(n + 1, dtype=torch.long)
     starts[1:] = torch.bincount(rows, minlength=n).cumsum(0)
-    data.adj_t = torch.sparse_csr_tensor(starts, columns, torch.from_numpy(edges.weight), size=(n, n))
+    values = torch.from_numpy(edges.weight)
+    data.adj_t = torch.sparse_csr_tensor(starts, columns, values, size=(n, n), check_invariants=False)
     for name in ("edge_index", "edge_weight", ADDED, GIVEN):
         if name in data:
             del data[name]
