@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError, brief
+from garnet.io.edge_list import LONGEST_NAME
 from garnet.io.edge_source import GraphArrays
 
 KINDS = ("integer", "number", "truth", "text")
@@ -74,8 +75,16 @@ class Drawing:
 
     @property
     def texts(self) -> list[str]:
-        """The names of the nodes as texts."""
-        return list(map(str, range(self.num_nodes) if self.names is None else self.names.tolist()))
+        """The names of the nodes as texts.
+
+        Raises:
+            GraphError: one is empty, or too long to be read again.
+        """
+        texts = list(map(str, range(self.num_nodes) if self.names is None else self.names.tolist()))
+        bad = next((text for text in texts if not 0 < len(text) <= LONGEST_NAME), None)
+        if bad is not None:
+            raise GraphError(f"The node name {brief(bad)} is empty or longer than {LONGEST_NAME} characters; rename it.")
+        return texts
 
     def ends(self) -> Iterator[tuple[str, str]]:
         """The names of both ends of each edge."""

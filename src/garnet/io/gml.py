@@ -24,7 +24,7 @@ Item = dict[str, str]
 
 
 def open_gml(path: Path) -> EdgeSource:
-    """The nodes by their `label` if each has one of its own, otherwise by `id`; and the `weight` of edges."""
+    """The nodes by their `label`, or else `name`, if each has one of its own, otherwise by `id`; edges' `weight`."""
     with reading(path):
         data = read_text(path).removeprefix(BYTE_ORDER_MARK)
         require_held(len(data))
@@ -33,24 +33,21 @@ def open_gml(path: Path) -> EdgeSource:
         except UnicodeDecodeError as error:
             raise GraphError(f"line {line_breaks(data[: error.start]) + 1} is not text in UTF-8.") from None
         del data
-        found, labels = ListedGraph(), []
-        directed, edges = False, []
+        found, directed, edges = ListedGraph(), False, []
         for kind, item in _items(text):
             if kind == "directed":
                 directed = item["directed"] == "1"
             elif kind == "node":
                 if "id" not in item:
                     raise GraphError("one of its nodes has no id.")
-                found.add_node(_text(item["id"]))
-                labels.append(_text(item["label"]) if "label" in item else None)
+                title = item.get("label", item.get("name"))
+                found.add_node(_text(item["id"]), title=None if title is None else _text(title))
             else:
                 edges.append(item)
         for item in edges:  # whether they are directed may be said behind them
             ends = (_text(item[end]) if end in item else None for end in ("source", "target"))
             found.add_edge(*ends, _text(item["weight"]) if "weight" in item else 1.0, directed=directed)
-        own = [label for label in labels if label]
-        distinct = len(set(own)) == len(labels) and len(own) == len(labels)
-        return found.source(path, names=own if distinct and own else None)
+        return found.source(path)
 
 
 def _text(value: str) -> str:

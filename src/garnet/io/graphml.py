@@ -17,7 +17,7 @@ _TYPES = dict(zip(KINDS, ("long", "double", "boolean", "string"), strict=True))
 
 
 def open_graphml(path: Path) -> EdgeSource:
-    """The nodes by their ids, the attribute `weight` of edges, and integers `class`, or else `label`, of nodes."""
+    """The nodes by a `name` of their own or else by ids, `weight` of edges, integers `class` or else `label` of nodes."""
     with reading(path):
         listener = _Listener()
         read_xml(path, listener)
@@ -107,7 +107,7 @@ class _Listener:
         elif name == "node":
             if "id" not in self._item:
                 raise GraphError("one of its nodes has no id.")
-            self.found.add_node(self._item["id"], self._class())
+            self.found.add_node(self._item["id"], self._class(), self._said("node", "name", ("string",)))
         elif name == "edge":
             said = self._item.get("directed")
             if said not in (None, "true", "false"):

@@ -25,14 +25,15 @@ class ListedGraph:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.labels: list[int | None] = []
+        self.titles: list[str | None] = []
         self._position: dict[str, int] = {}
         self._ends: tuple[array[int], array[int]] = array("q"), array("q")
         self._missing: dict[str, int] = {}
         self._weights = array("d")
         self._directed = array("b")
 
-    def add_node(self, name: str, label: int | None = None) -> None:
-        """A node, known by its name."""
+    def add_node(self, name: str, label: int | None = None, title: str | None = None) -> None:
+        """A node, known to edges by its name, which may have a class, and a title that is a better name."""
         if not 0 < len(name) <= LONGEST_NAME:
             raise GraphError(f"a node has a name that is empty or longer than {LONGEST_NAME} characters.")
         if name in self._position:
@@ -40,6 +41,7 @@ class ListedGraph:
         self._position[name] = len(self.names)
         self.names.append(name)
         self.labels.append(label)
+        self.titles.append(title)
 
     def add_edge(self, source: Any, target: Any, weight: Any = 1.0, *, directed: bool = False) -> None:
         """An edge between nodes of these names, which may be told later."""
@@ -53,13 +55,12 @@ class ListedGraph:
         self._weights.append(number_of(weight, "the weight of an edge"))
         self._directed.append(directed)
 
-    def source(self, path: Path, *, either: bool = False, names: list[str] | None = None) -> EdgeSource:
-        """The graph, once all has been told.
+    def source(self, path: Path, *, either: bool = False) -> EdgeSource:
+        """The graph, once all has been told. Its names are the titles of nodes if each has one of its own.
 
         Args:
             path: the file.
             either: nobody said whether edges are directed; see `RowIs`.
-            names: of the nodes, in place of those by which edges know them.
 
         Raises:
             GraphError: an edge joins a node that is not there.
@@ -84,9 +85,13 @@ class ListedGraph:
             num_nodes=n,
             row_is=row_is,
             labels=classes_of(self.labels),
-            names=_as_names(self.names if names is None else names),
+            names=_as_names(self._best_names()),
             path=path,
         )
+
+    def _best_names(self) -> list[str]:
+        titles = [title for title in self.titles if title and len(title) <= LONGEST_NAME]
+        return titles if len(titles) == len(self.names) == len(set(titles)) else self.names
 
 
 def number_of(value: Any, what: str) -> float:

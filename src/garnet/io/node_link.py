@@ -33,16 +33,16 @@ def open_node_link(path: Path) -> EdgeSource:
         for number, node in enumerate(nodes):
             if known and "id" not in node:
                 raise GraphError(f"its node number {number} has no id, though others have.")
-            found.add_node(_key(node["id"]) if known else str(number), _class(node.get("label"), number))
+            title = None if known else node.get("name")
+            name, title = _key(node["id"]) if known else str(number), title if isinstance(title, str) else None
+            found.add_node(name, _class(node.get("label"), number), title)
         directed = said.get("directed", None)
         if directed not in (None, True, False):
             raise GraphError(f"its 'directed' is {brief(directed)}, which must be true or false.")
         for edge in edges:
             ends = (_key(edge[end]) if end in edge else None for end in ("source", "target"))
             found.add_edge(*ends, edge.get("weight", 1.0), directed=directed is True)
-        names = None if known else [node.get("name") for node in nodes]
-        fine = names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-        return found.source(path, either=directed is None, names=names if fine else None)
+        return found.source(path, either=directed is None)
 
 
 def _lists(said: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

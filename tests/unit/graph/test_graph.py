@@ -1,12 +1,15 @@
+import sys
+
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import to_networkx
 
 from garnet import Graph, Split, as_graph
-from garnet.errors import GarnetError, GraphError
+from garnet.errors import GarnetError, GraphError, MissingExtra
 
 PATH = np.array([[0, 2, 0, 0], [2, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]], dtype=np.float64)
 """A path 0 - 1 - 2 with weights 2 and 1, and node 3 alone."""
@@ -345,3 +348,44 @@ def test_fingerprint_of_a_split_tells_its_parts_apart():
     splits = [Split([0], [1], [2]), Split([0, 1], [], [2]), Split([0], [1, 2], []), Split([1], [0], [2])]
     assert len({as_graph(PATH, split=split).split.fingerprint for split in splits}) == 4
     assert as_graph(PATH, split=splits[0]).split.fingerprint == as_graph(PATH * 3, split=splits[0]).split.fingerprint
+
+
+def test_networkx_vectors_are_features_and_missing_labels_unknown():
+    graph = nx.Graph([("a", "b"), ("b", "c")])
+    nx.set_node_attributes(graph, {"a": [1.0, 2], "b": (3, 4), "c": np.array([5, 6])}, "x")
+    graph.nodes["b"]["label"] = 3
+    found = as_graph(graph)
+    np.testing.assert_array_equal(found.features, [[1, 2], [3, 4], [5, 6]])
+    assert found.labels.tolist() == [-1, 3, -1]
+    nx.set_node_attributes(graph, 0.5, "x")  # where a node is drawn
+    assert as_graph(graph).features is None
+    graph.nodes["b"]["x"] = [1.0, 2]
+    with pytest.raises(GraphError, match="vectors 'x' of the nodes must all have 2 numbers"):
+        as_graph(graph)
+    with pytest.raises(GraphError, match="directed"):
+        as_graph(nx.MultiDiGraph([(0, 1), (1, 2), (2, 1)]))
+
+
+def test_networkx_of_pyg_is_the_same_graph():
+    data = pyg(x=torch.arange(12.0).view(4, 3), y=torch.tensor([0, 1, 1, 0]))
+    theirs = to_networkx(data, node_attrs=["x", "y"], edge_attrs=["edge_weight"], to_undirected=True)
+    for _, _, edge in theirs.edges(data=True):
+        edge["weight"] = edge["edge_weight"]
+    assert as_graph(theirs, labels=data.y) == as_graph(data)
+
+
+def test_igraph_in_and_out():
+    igraph = pytest.importorskip("igraph")
+    graph = as_graph(PATH, labels=[0, 1, 1, 2], names=["a", "b", "c", "d"])
+    assert as_graph(graph.to_igraph()) == graph
+    parallel = igraph.Graph([(0, 1), (0, 1), (1, 2)])
+    parallel.es["weight"] = [1.0, 5.0, 2.0]
+    assert as_graph(parallel).weights.tolist() == [5, 2]
+    with pytest.raises(GraphError, match="directed"):
+        as_graph(igraph.Graph([(0, 1)], directed=True))
+
+
+def test_igraph_that_is_not_installed_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "igraph", None)
+    with pytest.raises(MissingExtra, match="pip install 'igraph'"):
+        as_graph(PATH).to_igraph()
