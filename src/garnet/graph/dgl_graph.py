@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import torch
+
 from garnet.errors import GraphError
 from garnet.io.edge_source import EdgeSource
 from garnet.io.pyg_data import data_source
@@ -26,7 +28,8 @@ def dgl_source(graph: Any) -> EdgeSource:
     nodes, names = graph.ndata, {"x": "feat", "y": "label"}
     names |= {name: name for name in ("train_mask", "val_mask", "test_mask")}
     fields = {ours: nodes[theirs] for ours, theirs in names.items() if theirs in nodes}
-    weight = graph.edata["weight"] if "weight" in graph.edata else None
-    edges = tuple(end.tolist() for end in graph.edges())
-    found = SimpleNamespace(edge_index=edges, edge_weight=weight, num_nodes=graph.num_nodes(), **fields)
+    if "weight" in graph.edata:
+        fields["edge_weight"] = graph.edata["weight"]
+    edges = torch.stack(list(graph.edges()))
+    found = SimpleNamespace(edge_index=edges, num_nodes=graph.num_nodes(), **fields)
     return data_source(cast(Any, found))

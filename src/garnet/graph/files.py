@@ -12,7 +12,6 @@ from garnet.io.edge_source import EdgeSource, rows_between, rows_of
 from garnet.io.formats import LONELY, NODE_FACTS, format_of, open_path
 from garnet.io.targets import require_file
 
-
 _SIDES = "is bipartite, which is purified in memory only; leave the memory limit out."
 
 
@@ -20,13 +19,19 @@ def load_graph(path: str | Path, *, symmetrize: bool = False) -> Graph:
     """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
-      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`), which
-      alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
+      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`),
+      which alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo
+      format.
     * `.csv`, `.tsv`, `.txt`, `.edges`: an edge list, see below.
     * `.parquet`: an edge list in columns `source` and `target` (or any names of a header below), or else the first two,
       by names of integers or texts; weights are in `weight`, or the third of three. Where the metadata of its schema
       have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges.
     * `.mtx`: a square matrix in Matrix Market format.
+    * `.graphml`, `.gexf`: the `weight` of edges, ids of nodes (or in GraphML a `name` that each has for itself), and as
+      labels an attribute of nodes in integers, `class` or else `label`.
+    * `.gml`: the `weight` of edges; nodes by their `label` or else `name` if each has one of its own, or else by `id`.
+    * `.json`: lists `nodes`, and `links` or `edges`, as NetworkX and D3 write them. Nodes have an `id`, and perhaps an
+      integer `label`; without ids, edges have the positions of nodes in `source` and `target`, from 0.
     * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split.
 
     Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that

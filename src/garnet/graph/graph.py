@@ -244,7 +244,8 @@ def as_graph(
         >>> as_graph((np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 4))
         Graph(4 nodes, 2 edges)
     """
-    if isinstance(source, Graph) and all(part is None for part in (features, labels, split, names, relation, bipartite)):
+    said = features, labels, split, names, relation, bipartite
+    if isinstance(source, Graph) and all(part is None for part in said):
         return source
     graph = Graph.of(_read(source, symmetrize, relation))
     n = graph.num_nodes

@@ -83,7 +83,7 @@ class Drawing:
         texts = list(map(str, range(self.num_nodes) if self.names is None else self.names.tolist()))
         bad = next((text for text in texts if not 0 < len(text) <= LONGEST_NAME), None)
         if bad is not None:
-            raise GraphError(f"The node name {brief(bad)} is empty or longer than {LONGEST_NAME} characters; rename it.")
+            raise GraphError(f"The node name {brief(bad)} is empty or has more than {LONGEST_NAME} letters; rename it.")
         return texts
 
     def ends(self) -> Iterator[tuple[str, str]]:

@@ -88,7 +88,7 @@ class EdgeSource:
             checks = {"labels": checked_labels, "split": checked_split, "names": checked_names, "sides": checked_sides}
             for name, check in checks.items():
                 if getattr(self, name) is not None:
-                    object.__setattr__(self, name, check(getattr(self, name), n))  # type: ignore[operator]
+                    object.__setattr__(self, name, check(getattr(self, name), n))
 
     def reading(self) -> AbstractContextManager[None]:
         """Where a fault of the graph as a whole is told: the sentence begins with the name of the file."""

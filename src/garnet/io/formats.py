@@ -79,9 +79,7 @@ FORMATS = (
     _edge_list(".txt", None),
     _edge_list(".edges", None),
     Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True),
-    Format(
-        ending=".graphml", open=open_graphml, write=write_graphml, holds=("labels", "names", LONELY), is_text=True
-    ),
+    Format(ending=".graphml", open=open_graphml, write=write_graphml, holds=("labels", "names", LONELY), is_text=True),
     Format(ending=".gexf", open=open_gexf, write=write_gexf, holds=("labels", "names", LONELY), is_text=True),
     Format(ending=".gml", open=open_gml, holds=("names", LONELY), is_text=True),
     Format(ending=".json", open=open_node_link, holds=("labels", "names", LONELY), is_text=True),

@@ -45,8 +45,9 @@ def open_gml(path: Path) -> EdgeSource:
             else:
                 edges.append(item)
         for item in edges:  # whether they are directed may be said behind them
-            ends = (_text(item[end]) if end in item else None for end in ("source", "target"))
-            found.add_edge(*ends, _text(item["weight"]) if "weight" in item else 1.0, directed=directed)
+            source, target = (_text(item[end]) if end in item else None for end in ("source", "target"))
+            weight = _text(item["weight"]) if "weight" in item else 1.0
+            found.add_edge(source, target, weight, directed=directed)
         return found.source(path)
 
 

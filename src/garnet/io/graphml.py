@@ -17,7 +17,7 @@ _TYPES = dict(zip(KINDS, ("long", "double", "boolean", "string"), strict=True))
 
 
 def open_graphml(path: Path) -> EdgeSource:
-    """The nodes by a `name` of their own or else by ids, `weight` of edges, integers `class` or else `label` of nodes."""
+    """Nodes by a `name` of their own or else by ids, `weight` of edges, integers `class` or else `label` of nodes."""
     with reading(path):
         listener = _Listener()
         read_xml(path, listener)

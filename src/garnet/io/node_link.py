@@ -17,8 +17,8 @@ def open_node_link(path: Path) -> EdgeSource:
     """An object with lists `nodes`, and `links` or `edges`.
 
     A node has an `id`, by which edges know it as their `source` and `target`, and may have an integer `label`, its
-    class. Where no node has an id, edges have the positions of nodes, and a `name` of its own is each node's name. Edges
-    may have a `weight`. Without the word `directed`, edges are taken as those of a list of edges are.
+    class. Where no node has an id, edges have the positions of nodes, and a `name` of its own is each node's name.
+    Edges may have a `weight`. Without the word `directed`, edges are taken as those of a list of edges are.
     """
     with reading(path):
         data = read_text(path).removeprefix(BYTE_ORDER_MARK)
@@ -40,8 +40,8 @@ def open_node_link(path: Path) -> EdgeSource:
         if directed not in (None, True, False):
             raise GraphError(f"its 'directed' is {brief(directed)}, which must be true or false.")
         for edge in edges:
-            ends = (_key(edge[end]) if end in edge else None for end in ("source", "target"))
-            found.add_edge(*ends, edge.get("weight", 1.0), directed=directed is True)
+            source, target = (_key(edge[end]) if end in edge else None for end in ("source", "target"))
+            found.add_edge(source, target, edge.get("weight", 1.0), directed=directed is True)
         return found.source(path, either=directed is None)
 
 

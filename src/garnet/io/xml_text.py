@@ -1,4 +1,4 @@
-"""XML that nobody vouches for: read as a stream of elements, without entities of its own, and never fetched from afar."""
+"""XML that nobody vouches for: read as a stream of elements, without entities of its own, and nothing else fetched."""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ def across(points: Tensor, first: Tensor, second: Tensor, k: int) -> Tensor:
         _, found = nearest_in_pool(centred[queries], queries, centred[pool], pool, k)
         sources = queries.repeat_interleave(found.shape[1])
         ends.append(torch.stack([sources, found.reshape(-1)])[:, found.reshape(-1) >= 0])
-    return pairs(*torch.cat(ends, dim=1), len(points))
+    one, other = torch.cat(ends, dim=1)
+    return pairs(one, other, len(points))
 
 
 def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:

@@ -166,7 +166,7 @@ def _require_sides(name: str, graph: Graph, cleaned: Cleaned) -> None:
     sides, edges = graph.sides, cleaned.graph.edges
     new = edges[:, ~contains(graph.edges, edges, graph.num_nodes)]
     if sides is not None and (sides[new[0]] == sides[new[1]]).any():
-        raise GraphError(f"The graph is bipartite, and {name} would join nodes of one side; use GARNET, which does not.")
+        raise GraphError(f"The graph is bipartite, and {name} would join nodes of one side; GARNET does not.")
 
 
 def _register_transform() -> None:

@@ -23,8 +23,8 @@ _WRITERS = {".graphml": draw_graphml, ".gexf": draw_gexf}
 def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger) -> Drawing:
     """The edges of a graph and those that it was given in exchange, with columns that say what became of each.
 
-    These are `weight`, that of an edge that stays, or of one that is gone that which it had; `weight_given`, that of the
-    input; `status`: `kept`, `dropped` or `added`; `score`; and where planted edges told, `suspicion`, from 0 to 1.
+    These are `weight`, that of an edge that stays, or of one that is gone that which it had; `weight_given`, that of
+    the input; `status`: `kept`, `dropped` or `added`; `score`; and where planted edges told, `suspicion`, from 0 to 1.
 
     Args:
         given: the graph that was purified.

@@ -178,8 +178,8 @@ class GraphInMemory:
         """The same where the graph has two sides: neighbours are of the other side, and all pairs are compared."""
         if self.place.neighbors not in (None, "exact"):
             raise ParameterError(
-                "The 'neighbors' parameter of InMemory must be left out for a bipartite graph, whose nodes are compared "
-                "with all nodes of the other side."
+                "The 'neighbors' parameter of InMemory must be left out for a bipartite graph, whose nodes are "
+                "compared with all nodes of the other side."
             )
         second = torch.from_numpy(self.graph.sides).to(known.device)[known]
         return across(points, known[~second], known[second], k)

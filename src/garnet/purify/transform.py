@@ -202,8 +202,8 @@ def carried(name: str, values: Any, row: NDArray[np.int64], dimension: Any, fill
         return type(values)([None if one < 0 else values[one] for one in row.tolist()])
     if not isinstance(values, torch.Tensor) or values.layout != torch.strided:
         raise GraphError(
-            f"The attribute {name!r} of the edges is a {type(values).__name__}, which cannot go along with them; leave it "
-            "out, or make it a dense tensor."
+            f"The attribute {name!r} of the edges is a {type(values).__name__}, which cannot go along with them; leave "
+            "it out, or make it a dense tensor."
         )
     # New edges take what is put behind all others.
     if fill == "mean" and (values.is_floating_point() or values.is_complex()):

@@ -374,6 +374,19 @@ def test_networkx_of_pyg_is_the_same_graph():
     assert as_graph(theirs, labels=data.y) == as_graph(data)
 
 
+def test_what_a_dgl_graph_has_is_read():
+    # DGL has no wheels for the PyTorch of the tests: this answers as its graphs do.
+    answers = {"is_homogeneous": True, "batch_size": 1, "num_nodes": lambda self: 4}
+    answers["edges"] = lambda self: tuple(torch.from_numpy(BOTH_WAYS))
+    answers["edata"] = {"weight": torch.from_numpy(WEIGHTS)}
+    answers["ndata"] = {"feat": torch.eye(4), "label": torch.tensor([0, 1, 1, 2])}
+    kind = type("DGLGraph", (), {**answers, "__module__": "dgl.heterograph"})
+    assert as_graph(kind()) == as_graph(PATH, features=np.eye(4), labels=[0, 1, 1, 2])
+    for wrong, phrase in (({"is_homogeneous": False}, "several types"), ({"batch_size": 3}, "3 graphs")):
+        with pytest.raises(GraphError, match=phrase):
+            as_graph(type("DGLGraph", (kind,), {**wrong, "__module__": "dgl.heterograph"})())
+
+
 def test_igraph_in_and_out():
     igraph = pytest.importorskip("igraph")
     graph = as_graph(PATH, labels=[0, 1, 1, 2], names=["a", "b", "c", "d"])

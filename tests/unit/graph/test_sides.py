@@ -74,7 +74,8 @@ def test_true_is_refused_where_edges_do_not_tell_the_sides():
         as_graph(nx.Graph([(0, 1), (2, 3)]), bipartite=True)
 
 
-METHODS = [GARNET(k=8, support=0.3), GARNET(k=8, caution=100), GARNET(k=8, support=None), GARNET(), GARNET(only_drop=True)]
+METHODS = [GARNET(k=8, support=share) for share in ("auto", 0.3, None)]
+METHODS += [GARNET(k=8, caution=100), GARNET(), GARNET(only_drop=True)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=range(len(METHODS)))

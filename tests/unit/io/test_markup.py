@@ -30,13 +30,17 @@ def bare(graph):
     return graph
 
 
-WRITE = {"graphml": nx.write_graphml, "gexf": nx.write_gexf, "gml": lambda g, p: nx.write_gml(bare(g), p), "json": write_json}
+def write_gml(graph, path):
+    nx.write_gml(bare(graph), path)
+
+
+WRITE = {"graphml": nx.write_graphml, "gexf": nx.write_gexf, "gml": write_gml, "json": write_json}
 
 
 def people(kind=nx.Graph):
     graph = kind()
-    graph.add_nodes_from(["Ada", "Bo & <Co>", "Ümit \"the\" 3rd", "alone"])
-    graph.add_weighted_edges_from([("Ada", "Bo & <Co>", 2.5), ("Bo & <Co>", "Ümit \"the\" 3rd", 0.125)])
+    graph.add_nodes_from(["Ada", "Bo & <Co>", 'Ümit "the" 3rd', "alone"])
+    graph.add_weighted_edges_from([("Ada", "Bo & <Co>", 2.5), ("Bo & <Co>", 'Ümit "the" 3rd', 0.125)])
     return graph
 
 
@@ -92,7 +96,9 @@ def test_what_is_written_is_read_by_networkx_and_by_us(tmp_path, ending):
     assert [data["class"] for _, data in theirs.nodes(data=True)] == graph.labels.tolist()
 
 
-names = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=5, unique=True)
+# At the end of a text NumPy takes a NUL for nothing.
+texts = st.text(min_size=1, max_size=8).filter(lambda text: not text.endswith("\0"))
+names = st.lists(texts, min_size=2, max_size=5, unique=True)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -101,11 +107,11 @@ def test_any_name_comes_back_or_is_refused(tmp_path, names, ending):
     n = len(names)
     graph = as_graph((np.array([[0, 1], [1, 0]]), n), names=names)
     path = tmp_path / f"graph.{ending}"
-    try:
-        graph.save(path)
-    except GraphError as error:
-        assert re.search("XML cannot keep|is empty", str(error))
+    if any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", name) for name in names):
+        with pytest.raises(GraphError, match="XML cannot keep"):
+            graph.save(path)
         return
+    graph.save(path)
     found = load_graph(path)
     ours = [str(i) for i in range(n)] if found.names is None else list(map(str, found.names.tolist()))
     assert ours == names
@@ -128,12 +134,13 @@ def test_a_drawing_says_what_became_of_each_edge(tmp_path, ending):
     for u, v, data in drawn.edges(data=True):
         i, j = int(u[1:]), int(v[1:])
         old, new = given.adjacency[i, j], result.graph.adjacency[i, j]
-        assert data["status"] == {(True, True): "kept", (True, False): "dropped", (False, True): "added"}[old > 0, new > 0]
+        fates = {(True, True): "kept", (True, False): "dropped", (False, True): "added"}
+        assert data["status"] == fates[old > 0, new > 0]
         assert data["weight"] == pytest.approx(new or old, rel=1e-6)
         assert data.get("weight_given", 0) == pytest.approx(old)
         assert (0 <= data["suspicion"] <= 1) if old else "suspicion" not in data
     assert drawn.number_of_nodes() == 200
-    with pytest.raises(GraphError, match="graphml or .gexf"):
+    with pytest.raises(GraphError, match=r"\.graphml or \.gexf"):
         save_drawing(drawing_of(given, result.graph, result.ledger), tmp_path / "drawing.svg")
 
 
@@ -157,7 +164,7 @@ def test_the_variants_of_json(tmp_path):
 
 @pytest.mark.parametrize("ending", ["graphml", "gml"])
 def test_the_names_that_igraph_writes_beside_ids_are_names(tmp_path, ending):
-    graph = nx.relabel_nodes(bare(nx.les_miserables_graph()), dict(zip(nx.les_miserables_graph(), range(77), strict=True)))
+    graph = nx.convert_node_labels_to_integers(bare(nx.les_miserables_graph()))
     nx.set_node_attributes(graph, dict(enumerate(nx.les_miserables_graph())), "name")
     if ending == "gml":
         path = tmp_path / "graph.gml"
@@ -183,7 +190,8 @@ def test_the_labels_of_gml_are_names_where_they_are_distinct(tmp_path):
 
 def test_edges_of_gexf_and_graphml_may_say_themselves_whether_they_are_directed(tmp_path):
     gexf = tmp_path / "graph.gexf"
-    body = '<nodes><node id="a"><nodes><node id="b"/></nodes></node></nodes><edges><edge source="a" target="b" type="{}"/>'
+    body = '<nodes><node id="a"><nodes><node id="b"/></nodes></node></nodes><edges>'
+    body += '<edge source="a" target="b" type="{}"/>'
     for kind in ("undirected", "mutual"):
         gexf.write_text(f'<gexf><graph defaultedgetype="directed">{body.format(kind)}</edges></graph></gexf>')
         assert load_graph(gexf).num_edges == 1
@@ -191,14 +199,18 @@ def test_edges_of_gexf_and_graphml_may_say_themselves_whether_they_are_directed(
     with pytest.raises(GraphError, match="directed"):
         load_graph(gexf)
     graphml = tmp_path / "graph.graphml"
-    mixed = '<node id="a"/><node id="b"/><node id="c"/><edge source="a" target="b" directed="true"/><edge source="c" target="b"/>'
+    mixed = '<node id="a"/><node id="b"/><node id="c"/><edge source="a" target="b" directed="true"/>'
+    mixed += '<edge source="c" target="b"/>'
     graphml.write_text(f'<g:graphml xmlns:g="x"><graph edgedefault="undirected">{mixed}</graph></g:graphml>')
     with pytest.raises(GraphError, match="1 of its 3 edges"):
         load_graph(graphml)
     assert isinstance(load_graph(graphml, symmetrize=True), Graph)
 
 
-GRAPHML = '<graphml><key id="w" for="edge" attr.name="weight" attr.type="double"/><graph edgedefault="undirected">{}</graph></graphml>'
+KEYS = '<key id="w" for="edge" attr.name="weight" attr.type="double"/>'
+KEYS += '<key id="l" for="node" attr.name="label" attr.type="int"/>'
+GRAPHML = f'<graphml>{KEYS}<graph edgedefault="undirected">{{}}</graph></graphml>'
+HEAVY = '<edge source="a" target="b"><data key="w">{}</data></edge>'
 TWO = '<node id="a"/><node id="b"/>'
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]><graphml><graph>{}</graph></graphml>'
 HOSTILE = {
@@ -213,16 +225,13 @@ HOSTILE = {
         "a name without end": (GRAPHML.format(f'<node id="{"a" * 1001}"/>'), "longer than 1000"),
         "an edge to nobody": (GRAPHML.format(TWO + '<edge source="a" target="x"/>'), "joins 'x'"),
         "an edge without an end": (GRAPHML.format(TWO + '<edge source="a"/>'), "edge number 1"),
-        "a weight of words": (GRAPHML.format(TWO + '<edge source="a" target="b"><data key="w">much</data></edge>'), "'much'"),
-        "a weight of nothing": (GRAPHML.format(TWO + '<edge source="a" target="b"><data key="w">nan</data></edge>'), "NaN"),
-        "a negative weight": (GRAPHML.format(TWO + '<edge source="a" target="b"><data key="w">-1</data></edge>'), "negative"),
+        "a weight of words": (GRAPHML.format(TWO + HEAVY.format("much")), "'much'"),
+        "a weight of nothing": (GRAPHML.format(TWO + HEAVY.format("nan")), "NaN"),
+        "a negative weight": (GRAPHML.format(TWO + HEAVY.format("-1")), "negative"),
         "a hyperedge": (GRAPHML.format(TWO + "<hyperedge/>"), "hyperedges"),
         "a graph in a node": (GRAPHML.format('<node id="a"><graph/></node>'), "within another"),
         "two graphs": ("<graphml><graph/><graph/></graphml>", "several graphs"),
-        "a label of words": (
-            '<graphml><key id="l" for="node" attr.name="label" attr.type="int"/><graph><node id="a"><data key="l">x</data>'
-            "</node></graph></graphml>", "'x', which is not an integer",
-        ),
+        "a label of words": (GRAPHML.format('<node id="a"><data key="l">x</data></node>'), "not an integer"),
         "deep": ("<graphml>" + "<a>" * 100_000, "nested more than"),
         "a text without end": (GRAPHML.format(f"<data>{'x' * 2_000_000}</data>"), "in one element"),
     },
@@ -230,7 +239,7 @@ HOSTILE = {
         "other XML": ("<svg/>", "not GEXF"),
         "dynamic": ('<gexf><graph mode="dynamic"/></gexf>', "dynamic"),
         "a kind of edges": ('<gexf><graph defaultedgetype="sideways"/></gexf>', "sideways"),
-        "a weight of words": ('<gexf><graph><node id="a"/><edge source="a" target="a" weight="x"/></graph></gexf>', "'x'"),
+        "a weight of words": ('<gexf><graph><edge source="a" target="a" weight="x"/></graph></gexf>', "'x'"),
         "entities": (LAUGHS.format(""), "declares entities"),
     },
     "gml": {
@@ -253,7 +262,7 @@ HOSTILE = {
         "links of numbers": ('{"nodes": [], "links": [1]}', "no list 'links'"),
         "some ids": ('{"nodes": [{"id": 1}, {}], "links": []}', "no id"),
         "a weight of words": ('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 1, "weight": "x"}]}', "'x'"),
-        "a weight of nothing": ('{"nodes": [{"id": 1}, {"id": 2}], "links": [{"source": 1, "target": 2, "weight": NaN}]}', "NaN"),
+        "a weight of nothing": ('{"nodes": [{}, {}], "links": [{"source": 0, "target": 1, "weight": NaN}]}', "NaN"),
         "an edge to nobody": ('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}', "joins '2'"),
         "directed maybe": ('{"directed": "maybe", "nodes": [], "links": []}', "'maybe'"),
         "a long number": ('{"nodes": [{"id": 1, "label": ' + "9" * 5000 + '}], "links": []}', "not JSON"),

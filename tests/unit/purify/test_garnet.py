@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 from torch_geometric.transforms import Compose, NormalizeFeatures
 
