@@ -31,7 +31,7 @@ def is_pyg(value: Any) -> bool:
 def are_graphs(value: Any) -> bool:
     """Whether something is a dataset of PyTorch Geometric, or a list or a tuple of its graphs."""
     if isinstance(value, list | tuple):
-        return any(map(is_pyg, value))
+        return bool(value) and is_pyg(value[0]) and not isinstance(value[0], torch.Tensor)
     return is_pyg(value) and isinstance(value, Sequence | torch.utils.data.Dataset)
 
 
@@ -71,6 +71,9 @@ def relation_source(data: HeteroData, relation: Any) -> EdgeSource:
     bipartite graph: first the nodes of the type named first, then the others, each pair one undirected edge. What
     describes the nodes of two types are different things, and is left out.
     """
+    several = int(getattr(data, "num_graphs", 1))
+    if several > 1:
+        raise GraphError(f"The {type(data).__name__} holds {several} graphs, not one; take one of them, such as batch[0].")
     known = list(data.edge_types)
     wanted = tuple(relation) if isinstance(relation, list) else relation
     found = [one for one in known if wanted in (one, one[1])]

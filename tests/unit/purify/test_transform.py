@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.datasets import FakeDataset
 from torch_geometric.loader import DataLoader
@@ -175,6 +176,12 @@ def test_a_graph_without_edges_comes_back_as_it_is():
         assert torch.equal(clean.edge_index, graph.edge_index)
 
 
+def test_an_edge_index_of_pyg_s_own_kind_is_no_list_of_graphs():
+    edges = EdgeIndex(ring().edge_index, sparse_size=(4, 4))
+    assert GARNET()((edges, 4)) == GARNET()((ring().edge_index, 4))
+    assert torch.equal(GARNET()(Data(edge_index=edges, num_nodes=4)).edge_index, GARNET()(ring()).edge_index)
+
+
 def test_lists_and_datasets_give_lists():
     graphs = small_graphs()
     for several in (graphs, tuple(graphs)):
@@ -281,6 +288,8 @@ def test_a_heterodata_without_a_name_of_a_relation_is_refused_with_their_names()
     for other in (ring(), np.eye(3), "graph.npz"):
         with pytest.raises(GraphError, match="relation"):
             as_graph(other, relation="buys")
+    with pytest.raises(GraphError, match="holds 2 graphs"):
+        as_graph(Batch.from_data_list([shop(), shop()]), relation="buys")
     wrong = shop()
     wrong["buys"].edge_index[1, 0] = 3
     with pytest.raises(GraphError, match="Node 3 does not exist"):
