@@ -73,7 +73,7 @@ def relation_source(data: HeteroData, relation: Any) -> EdgeSource:
     """
     several = int(getattr(data, "num_graphs", 1))
     if several > 1:
-        raise GraphError(f"The {type(data).__name__} holds {several} graphs, not one; take one of them, such as batch[0].")
+        raise GraphError(f"The {type(data).__name__} holds {several} graphs, not one; take one, such as batch[0].")
     known = list(data.edge_types)
     wanted = tuple(relation) if isinstance(relation, list) else relation
     found = [one for one in known if wanted in (one, one[1])]
