@@ -54,6 +54,10 @@ class RankWarning(GarnetWarning):
     """The rank is too small to say more than which component a node is in."""
 
 
+class BipartiteWarning(GarnetWarning):
+    """A graph that looks bipartite was given edges within a side; the message says how to mark the sides."""
+
+
 class RecallWarning(GarnetWarning):
     """A search found fewer of the neighbours than it was asked for; the message says how many."""
 

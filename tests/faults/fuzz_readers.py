@@ -24,6 +24,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,6 +73,10 @@ READERS = {
     "mtx": load_graph,
     "parquet": load_graph,
     "texts.parquet": load_graph,
+    "graphml": load_graph,
+    "gexf": load_graph,
+    "gml": load_graph,
+    "json": load_graph,
     "pt": load_graph,
     "ogb": load_graph,
     "npz in pieces": _stream,
@@ -101,12 +106,15 @@ def _templates():
     for name in ("perturbation", "predictor", "result", "audit", "masks"):
         paths[name] = folder / f"{name}.npz"
     paths |= {"split": folder / "split.json", "targets": folder / "targets.npy"}
-    for name in ("npz", "csv", "txt", "csv.gz", "mtx", "parquet", "pt"):
+    for name in ("npz", "csv", "txt", "csv.gz", "mtx", "graphml", "gexf", "gml", "json", "parquet", "pt"):
         paths[name] = folder / f"graph.{name}"
     named.save(paths["npz"])
     named.save(paths["csv"])
-    for name in ("txt", "csv.gz", "mtx"):
+    for name in ("txt", "csv.gz", "mtx", "graphml", "gexf"):
         graph.save(paths[name])
+    drawn = graph.to_networkx()
+    paths["json"].write_text(json.dumps(nx.node_link_data(drawn)))
+    nx.write_gml(nx.Graph(drawn.edges(data=True)), paths["gml"])
     sp.save_npz(paths["coo.npz"], graph.adjacency.tocoo())
     first, second = graph.edges
     ends = {"source": first, "target": second, "weight": graph.weights}

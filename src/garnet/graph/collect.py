@@ -50,7 +50,7 @@ def collect(
         duplicates=source.duplicates,
         isolated=int((np.diff(adjacency.indptr) == 0).sum()),
     )
-    return GraphArrays(adjacency, features, source.labels, source.split, names), report
+    return GraphArrays(adjacency, features, source.labels, source.split, names, source.sides), report
 
 
 def _all_pairs(source: EdgeSource) -> Pairs:

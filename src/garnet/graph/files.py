@@ -14,6 +14,8 @@ from garnet.io.formats import LONELY, NODE_FACTS, format_of, open_path
 from garnet.io.table_layout import Column, Duplicates, TableOptions
 from garnet.io.targets import require_file
 
+_SIDES = "is bipartite, which is purified in memory only; leave the memory limit out."
+
 
 def load_graph(
     path: str | Path,
@@ -32,10 +34,16 @@ def load_graph(
     """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
-      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`), which alone
-      keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo format.
+      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`),
+      which alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo
+      format.
     * `.csv`, `.tsv`, `.txt`, `.edges`, `.parquet`: a table with a row for each edge, see below.
     * `.mtx`: a square matrix in Matrix Market format.
+    * `.graphml`, `.gexf`: the `weight` of edges, ids of nodes (or in GraphML a `name` that each has for itself), and as
+      labels an attribute of nodes in integers, `class` or else `label`.
+    * `.gml`: the `weight` of edges; nodes by their `label` or else `name` if each has one of its own, or else by `id`.
+    * `.json`: lists `nodes`, and `links` or `edges`, as NetworkX and D3 write them. Nodes have an `id`, and perhaps an
+      integer `label`; without ids, edges have the positions of nodes in `source` and `target`, from 0.
     * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split.
 
     Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that
@@ -117,6 +125,8 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
         return _graph_source(source)
     opened = open_path(Path(source), "stream")
     with opened.reading():
+        if opened.sides is not None:
+            raise GraphError(f"it {_SIDES}")
         if opened.features is not None and opened.features.by_columns:
             raise GraphError("its array 'attr_matrix' lies column by column; with a memory limit, save it row by row.")
     return opened
@@ -124,6 +134,8 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
 
 def _graph_source(graph: Graph) -> EdgeSource:
     """A graph in memory, each of its edges once."""
+    if graph.sides is not None:
+        raise GraphError(f"The graph {_SIDES}")
     matrix = graph.adjacency
 
     def edges(at_once: int | None) -> Iterator[Pairs]:

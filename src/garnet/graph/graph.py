@@ -13,19 +13,31 @@ from numpy.typing import ArrayLike, NDArray
 from garnet.errors import GraphError, ParameterError
 from garnet.graph.adjacency import build_adjacency
 from garnet.graph.collect import collect
+from garnet.graph.dgl_graph import dgl_source
 from garnet.graph.fingerprint import fingerprint_of
-from garnet.graph.interop import networkx_source, to_networkx, to_pyg
+from garnet.graph.igraph_graph import igraph_source, to_igraph
+from garnet.graph.networkx_graph import networkx_source, to_networkx
 from garnet.graph.node_table import NodeTable
+from garnet.graph.pyg_graph import to_pyg
 from garnet.graph.read_report import ReadReport
+from garnet.graph.sides import told_sides
 from garnet.io.arrays import as_array, sound_matrix
-from garnet.io.checks import checked_features, checked_labels, checked_names, checked_split
+from garnet.io.checks import (
+    checked_features,
+    checked_labels,
+    checked_names,
+    checked_sides,
+    checked_split,
+    require_across,
+)
 from garnet.io.edge_source import EdgeSource, GraphArrays
 from garnet.io.formats import open_path, save_arrays
 from garnet.io.frames import frame_source, is_frame, is_list_of_pairs, pairs_source
-from garnet.io.pyg_file import data_source
+from garnet.io.pyg_data import are_graphs, is_pyg, pyg_source
 from garnet.io.table_layout import Column, Duplicates, TableOptions
 
 if TYPE_CHECKING:
+    import igraph
     import networkx
     import torch_geometric.data
 
@@ -62,6 +74,8 @@ class Graph:
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
         names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
+        sides: (n,) of a bipartite graph, true for the nodes of the second side; None for others. As it came, no edge
+            joins two nodes of one side, and no purifier adds such an edge.
     """
 
     adjacency: sp.csr_array
@@ -69,6 +83,7 @@ class Graph:
     labels: NDArray[np.int64] | None = None
     split: Split | None = None
     names: NDArray[Any] | None = None
+    sides: NDArray[np.bool_] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -144,12 +159,12 @@ class Graph:
     def of(cls, arrays: GraphArrays) -> Graph:
         """The graph of arrays that have been checked."""
         split = None if arrays.split is None else Split(*arrays.split)
-        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names)
+        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names, arrays.sides)
 
     def to_arrays(self) -> GraphArrays:
         """The same in plain arrays, which share its memory."""
         parts = None if self.split is None else (self.split.train, self.split.val, self.split.test)
-        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names)
+        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names, self.sides)
 
     def to_scipy(self) -> sp.csr_array:
         """A copy of the adjacency matrix."""
@@ -163,6 +178,10 @@ class Graph:
         """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
         return to_networkx(self.to_arrays())
 
+    def to_igraph(self) -> igraph.Graph:
+        """An igraph `Graph` with `weight` on its edges, and `name` and `label` on its vertices."""
+        return to_igraph(self.to_arrays())
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Graph)
@@ -171,6 +190,7 @@ class Graph:
             and _same(self.labels, other.labels)
             and self.split == other.split
             and _same(self.names, other.names)
+            and _same(self.sides, other.sides)
         )
 
     def __repr__(self) -> str:
@@ -179,6 +199,8 @@ class Graph:
             parts.append(f"{self.features.shape[1]} features")
         if self.labels is not None:
             parts.append(f"{self.labels.max(initial=-1) + 1} classes")
+        if self.sides is not None:
+            parts.append(f"bipartite: {(~self.sides).sum()} and {self.sides.sum()}")
         return f"Graph({', '.join(parts)})"
 
 
@@ -197,6 +219,8 @@ def as_graph(
     split: Split | str | None = None,
     names: ArrayLike | None = None,
     symmetrize: bool = False,
+    relation: Any = None,
+    bipartite: int | ArrayLike | None = None,
 ) -> Graph:
     """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
 
@@ -206,8 +230,8 @@ def as_graph(
 
     Args:
         data: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
-            array; a PyTorch Geometric `Data`; a NetworkX graph; a DataFrame of pandas or polars, or a table of Arrow,
-            with a row for each edge; a list of pairs, or of pairs with weights; or a pair `(edge_index, n)` with
+            array; a PyTorch Geometric `Data`; a graph of NetworkX, igraph or DGL; a DataFrame of pandas or polars, or a
+            table of Arrow, with a row for each edge; a list of pairs, or of pairs with weights; or a pair `(edge_index, n)` with
             `edge_index` (2, m).
         source: of a table, the column of the first ends. Without it the columns must be called so that there is no
             doubt, as by `load_graph`.
@@ -225,6 +249,12 @@ def as_graph(
             column with `train`, `val` and `test`.
         names: (n,) integers or text; overrides those of the data.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
+        relation: of a `HeteroData`, such as `("user", "buys", "item")`. One between nodes of one type is a graph of
+            these; one between two types is bipartite, with the nodes of the type named first before the others, and its
+            features are given here.
+        bipartite: says that the graph has two sides, and no edge within one, as between users and what they buy: the
+            number of nodes of the first side, which come before those of the second; or (n,) booleans, true for the
+            second; or true, where the edges tell the sides. What comes out of a purifier then has no such edge either.
 
     Returns:
         The graph, which shares no memory that a later change of the data could reach through the adjacency.
@@ -239,7 +269,8 @@ def as_graph(
         >>> as_graph([("ann", "bob"), ("bob", "cy")]).names.tolist()
         ['ann', 'bob', 'cy']
     """
-    if isinstance(data, Graph) and all(part is None for part in (features, labels, split, names, nodes)):
+    said = features, labels, split, names, nodes, relation, bipartite
+    if isinstance(data, Graph) and all(part is None for part in said):
         return data
     options = TableOptions(source=source, target=target, weight=weight, duplicates=duplicates)
     table: NodeTable | None = None
@@ -249,20 +280,31 @@ def as_graph(
         features = labels = split = None
     elif id is not None:
         raise GraphError(f"There is no table of nodes that could have the column {id!r}; give it as nodes.")
-    graph, _ = read_graph(data, options, nodes=table, symmetrize=symmetrize)
+    graph, _ = read_graph(data, options, nodes=table, symmetrize=symmetrize, relation=relation)
     n = graph.num_nodes
     for column in (labels, split):
         if isinstance(column, str):
             raise GraphError(f"There is no table of nodes that could have the column {column!r}; give it as nodes.")
     if split is not None and not isinstance(split, Split):
         raise GraphError(f"A split must be a Split. Got {type(split).__name__} instead.")
+    sides = graph.sides if bipartite is None or bipartite is False else _sides(bipartite, graph)
     return Graph(
         graph.adjacency,
         features=graph.features if features is None else checked_features(features, n),
         labels=graph.labels if labels is None else checked_labels(labels, n),
         split=graph.split if split is None else Split(*checked_split((split.train, split.val, split.test), n)),
         names=graph.names if names is None else checked_names(names, n),
+        sides=sides,
     )
+
+
+def _sides(bipartite: Any, graph: Graph) -> NDArray[np.bool_]:
+    """The sides of a bipartite graph, as they are said or, for true, as its edges tell them."""
+    if bipartite is True:
+        return told_sides(graph.adjacency)
+    sides = checked_sides(bipartite, graph.num_nodes)
+    require_across(sides, *graph.edges)
+    return sides
 
 
 def read_graph(
@@ -271,6 +313,7 @@ def read_graph(
     *,
     nodes: NodeTable | None = None,
     symmetrize: bool = False,
+    relation: Any = None,
 ) -> tuple[Graph, ReadReport | None]:
     """The graph of anything that `as_graph` reads, and what was read in words, where there was something to guess.
 
@@ -279,12 +322,13 @@ def read_graph(
         options: how it is to be read, if it is a table of edges.
         nodes: a table of its nodes.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
+        relation: of a `HeteroData`.
 
     Raises:
         GraphError: the data are no graph, or a part of them is malformed.
         ParameterError: an option can only be said of a table.
     """
-    opened = _opened(data, options, symmetrize)
+    opened = _opened(data, options, symmetrize, relation)
     if isinstance(opened, GraphArrays):
         arrays, report = opened, None
         if nodes is not None:
@@ -298,8 +342,10 @@ def read_graph(
     return Graph.of(arrays), report
 
 
-def _opened(data: Any, options: TableOptions, symmetrize: bool) -> GraphArrays | EdgeSource:
+def _opened(data: Any, options: TableOptions, symmetrize: bool, relation: Any) -> GraphArrays | EdgeSource:
     """What any kind of input gives: pairs that are to be put together, or an adjacency matrix."""
+    if relation is not None and not is_pyg(data):
+        raise GraphError(f"A relation is one of a HeteroData. Got {type(data).__name__} beside a relation.")
     if isinstance(data, str | Path):
         return open_path(Path(data), options=options)
     if is_frame(data):
@@ -329,13 +375,18 @@ def _opened(data: Any, options: TableOptions, symmetrize: bool) -> GraphArrays |
             raise GraphError(f"An edge_index must have shape (2, m). Got {edge_index.shape} instead.")
         weights = np.ones(edge_index.shape[1], dtype=np.float32)
         return GraphArrays(build_adjacency(edge_index[0], edge_index[1], weights, data[1], symmetrize))
-    if any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(data).__mro__):
-        return data_source(data)
+    if is_pyg(data) or are_graphs(data):
+        return pyg_source(data, relation)
+    library = type(data).__module__.partition(".")[0]
+    if library == "dgl" and hasattr(data, "is_homogeneous"):
+        return dgl_source(data)
+    if library == "igraph" and hasattr(data, "vcount"):
+        return igraph_source(data)
     if hasattr(data, "nodes") and hasattr(data, "is_directed"):
         return networkx_source(data)
     raise GraphError(
         f"Cannot read a graph from {type(data).__name__}; give a path, a SciPy sparse or square NumPy matrix, a PyG "
-        "Data, a NetworkX graph, a DataFrame, a list of pairs, or (edge_index, n)."
+        "Data, a NetworkX, igraph or DGL graph, a DataFrame, a list of pairs, or (edge_index, n)."
     )
 
 

@@ -184,6 +184,37 @@ def checked_split(split: tuple[Any, Any, Any], n: int) -> Parts:
     return train, val, test
 
 
+def checked_sides(sides: Any, n: int) -> NDArray[np.bool_]:
+    """The side of each of n nodes of a bipartite graph, true for the second.
+
+    Args:
+        sides: how many nodes are of the first side, which come before all others; or (n,) booleans.
+        n: number of nodes.
+    """
+    if isinstance(sides, int | np.integer) and not isinstance(sides, bool):
+        if not 0 <= sides <= n:
+            raise GraphError(f"The first side of a bipartite graph must have 0 to {n} nodes. Got {sides} instead.")
+        return np.arange(n) >= sides
+    array = as_array(sides, "The sides of a bipartite graph")
+    if array.shape != (n,) or array.dtype.kind != "b":
+        raise GraphError(
+            f"The sides of a bipartite graph must be the number of nodes of the first, or {n} booleans, true for the "
+            f"second. Got shape {array.shape}, dtype {array.dtype} instead."
+        )
+    return array
+
+
+def require_across(sides: NDArray[np.bool_], heads: NDArray[Any], tails: NDArray[Any]) -> None:
+    """Refuse a bipartite graph in which an edge joins two nodes of one side."""
+    within = np.flatnonzero(sides[heads] == sides[tails])
+    if len(within):
+        one, other = heads[within[0]], tails[within[0]]
+        raise GraphError(
+            f"The graph is not bipartite: nodes {one} and {other} are of the same side and joined, as are the ends of "
+            f"{len(within)} of its edges in all; correct its sides, or leave them out."
+        )
+
+
 def checked_names(names: Any, n: int) -> NDArray[Any] | None:
     """Distinct integers or texts for n nodes; None where they are the nodes' numbers."""
     array = as_array(names, "Names")

@@ -12,7 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from garnet.io.checks import Pairs, Parts, RowIs, checked_labels, checked_names, checked_size, checked_split
+from garnet.io.checks import (
+    Pairs,
+    Parts,
+    RowIs,
+    checked_labels,
+    checked_names,
+    checked_sides,
+    checked_size,
+    checked_split,
+)
 from garnet.io.table_layout import Duplicates
 from garnet.io.text import reading
 
@@ -54,6 +63,7 @@ class EdgeSource:
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
         names: (n,) integers or texts; None where they are the nodes' numbers, or the ends of the pairs.
+        sides: (n,) true for the nodes of the second side of a bipartite graph; None where it has no sides.
         count: gives the number of pairs; None where only reading them all would tell.
         text: the file of the pairs, if that is a text.
         path: the file, or the folder; None for a graph in memory.
@@ -68,6 +78,7 @@ class EdgeSource:
     labels: NDArray[Any] | None = None
     split: Parts | None = None
     names: NDArray[Any] | None = None
+    sides: NDArray[Any] | None = None
     count: Callable[[], int | None] = lambda: None
     text: Path | None = None
     path: Path | None = None
@@ -79,7 +90,8 @@ class EdgeSource:
             return
         with self.reading():
             n = checked_size(self.num_nodes)
-            for name, check in (("labels", checked_labels), ("split", checked_split), ("names", checked_names)):
+            checks = {"labels": checked_labels, "split": checked_split, "names": checked_names, "sides": checked_sides}
+            for name, check in checks.items():
                 if getattr(self, name) is not None:
                     object.__setattr__(self, name, check(getattr(self, name), n))
 
@@ -97,6 +109,7 @@ class GraphArrays:
     labels: NDArray[np.int64] | None = None
     split: Parts | None = None
     names: NDArray[Any] | None = None
+    sides: NDArray[np.bool_] | None = None
 
 
 def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[Any]:

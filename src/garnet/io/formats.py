@@ -13,7 +13,11 @@ from garnet.errors import GraphError, ParameterError
 from garnet.io.atomic import atomic_path
 from garnet.io.edge_list import TEXT_MARKS, open_edge_list, write_edge_list
 from garnet.io.edge_source import EdgeSource, GraphArrays
+from garnet.io.gexf import open_gexf, write_gexf
+from garnet.io.gml import open_gml
+from garnet.io.graphml import open_graphml, write_graphml
 from garnet.io.matrix_market import open_matrix_market, write_matrix_market
+from garnet.io.node_link import open_node_link
 from garnet.io.npz import open_npz, write_npz
 from garnet.io.ogb import is_ogb, open_ogb
 from garnet.io.parquet import open_parquet, parts_of
@@ -52,7 +56,7 @@ class Format:
         return {"read": True, "stream": self.streams, "write": self.write is not None}[use]
 
 
-NODE_FACTS = ("features", "labels", "split", "names")
+NODE_FACTS = ("features", "labels", "split", "names", "sides")
 """What a graph may have of its nodes."""
 
 LONELY = "nodes without edges"
@@ -77,6 +81,10 @@ FORMATS = (
     Format(ending=".mtx", open=open_matrix_market, write=write_matrix_market, holds=(LONELY,), is_text=True),
     *(_edge_list(ending, *marks) for ending, marks in TEXT_MARKS.items()),
     Format(ending=".parquet", open=open_parquet, holds=("names",), streams=True, is_table=True),
+    Format(ending=".graphml", open=open_graphml, write=write_graphml, holds=("labels", "names", LONELY), is_text=True),
+    Format(ending=".gexf", open=open_gexf, write=write_gexf, holds=("labels", "names", LONELY), is_text=True),
+    Format(ending=".gml", open=open_gml, holds=("names", LONELY), is_text=True),
+    Format(ending=".json", open=open_node_link, holds=("labels", "names", LONELY), is_text=True),
     Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
 )
 """The formats of single files. A folder holds a graph of OGB, or a list of edges in several Parquet files."""

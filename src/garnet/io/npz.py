@@ -64,6 +64,8 @@ def write_npz(graph: GraphArrays, stream: BinaryIO, others: Mapping[str, NDArray
         arrays |= dict(zip(_PARTS, graph.split, strict=True))
     if graph.names is not None:
         arrays["names"] = graph.names
+    if graph.sides is not None:
+        arrays["sides"] = graph.sides
     np.savez_compressed(stream, **arrays)
 
 
@@ -95,7 +97,7 @@ def _layout_of(archive: Archive) -> Layout:
 
 
 def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
-    """Features, labels, split and names in the benchmark's layout, as `EdgeSource` has them."""
+    """Features, labels, split, names and sides in the benchmark's layout, as `EdgeSource` has them."""
     features = None
     if "attr_matrix" in archive:
         features = _dense_features(path, archive, n)
@@ -111,6 +113,7 @@ def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
         "labels": archive.read("labels", ndim=1) if "labels" in archive else None,
         "split": split,
         "names": archive.read("names", "iuU", ndim=1) if "names" in archive else None,
+        "sides": archive.read("sides", "b", ndim=1) if "sides" in archive else None,
     }
 
 

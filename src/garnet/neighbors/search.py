@@ -179,6 +179,26 @@ def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:
     return pairs(sources, targets, span)
 
 
+def across(points: Tensor, first: Tensor, second: Tensor, k: int) -> Tensor:
+    """The undirected edges between two sides that join each point to its k nearest of the other side; shape (2, m).
+
+    Args:
+        points: (n, d) of all nodes.
+        first: the nodes of one side.
+        second: those of the other.
+        k: neighbours of each point, or all points of the other side if these are fewer.
+    """
+    if not (len(first) and len(second)):
+        return first.new_zeros(2, 0)
+    centred, ends = _centred(points), []
+    for queries, pool in ((first, second), (second, first)):
+        _, found = nearest_in_pool(centred[queries], queries, centred[pool], pool, k)
+        sources = queries.repeat_interleave(found.shape[1])
+        ends.append(torch.stack([sources, found.reshape(-1)])[:, found.reshape(-1) >= 0])
+    one, other = torch.cat(ends, dim=1)
+    return pairs(one, other, len(points))
+
+
 def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:
     """Share of the true nearest neighbours of a random sample of points that a search has found."""
     generator = torch.Generator().manual_seed(seed)

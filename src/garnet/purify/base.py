@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, final
 
 from garnet.errors import GraphError
+from garnet.graph.edges import contains
 from garnet.graph.graph import Graph, as_graph
-from garnet.graph.interop import with_adjacency
+from garnet.graph.sides import warn_of_sides
+from garnet.io.pyg_data import are_graphs, is_pyg
 from garnet.parameters import require_device, require_parameters
 from garnet.progress import Progress, Stage
 from garnet.purify.relaxed import Frozen, Relaxed, Way
 from garnet.purify.result import Ledger
+from garnet.purify.transform import Fill, purified_data
 
 
 class Cleaned(Protocol):
@@ -100,7 +103,12 @@ class Purifier(ABC):
             name = type(self).__name__
             raise GraphError(f"The graph has no features, and {name} {self.needs_features}; give it some.")
         require_device(device, type(self).__name__)
-        return self._purify(graph, progress=progress)
+        cleaned = self._purify(graph, progress=progress)
+        if graph.sides is not None:
+            _require_sides(type(self).__name__, graph, cleaned)
+        else:
+            warn_of_sides(graph.adjacency, cleaned.graph.adjacency)
+        return cleaned
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Relaxed:
         """What the purifier makes of edges near a graph, as a function that gradients pass: for attackers who know it.
@@ -117,20 +125,48 @@ class Purifier(ABC):
         return Frozen.of(graph, self.purify(graph, device=device).graph, device=device)
 
     @final
-    def __call__(self, data: Any) -> Any:
-        """Purify a PyG `Data`, symmetrised if it is directed; gives a new `Data` with all but its edges kept.
+    def __call__(self, data: Any, *, fill: Fill = "zeros") -> Any:
+        """Purify a PyG `Data`: gives a new one, with other edges and all that belongs to nodes and to the graph.
 
-        Anything else that `as_graph` reads gives a `Graph`.
+        Each graph of a `Batch`, a dataset or a list is purified by itself, and a graph without edges stays as it is; a
+        `Batch` gives a `Batch`, the others a list. Anything else that `as_graph` reads gives a `Graph`.
+
+        * `edge_index` has the edges that are kept, in the directions that they had, and the new ones in both; sorted,
+          without loops, and of parallel edges the heaviest.
+        * `edge_weight` is what they weigh now. What they weighed, if the `Data` said so, is in `edge_weight_given`.
+        * `edge_added` says which of them are new.
+        * `edge_attr` and all else that PyG takes for an attribute of edges goes along with them; see `fill`.
+        * `adj_t` has no edges that `edge_index` does not have, and is left out; where there is no `edge_index`, the
+          purified edges are an `adj_t`, too.
+
+        Args:
+            data: the `Data`, or any of the others; it stays as it is.
+            fill: of the attributes of new edges: `zeros`, or the `mean` of all edges for numbers that have fractions,
+                and zero for others. In a list they have None, and in `edge_weight_given` zero.
+
+        Raises:
+            GraphError: it is no graph, or lacks what the purifier needs.
+            ParameterError: a graph does not allow a parameter.
         """
         _register_transform()
-        if not hasattr(data, "edge_index"):
+        if are_graphs(data):
+            return [self(one, fill=fill) for one in data]
+        if not is_pyg(data) or hasattr(data, "edge_types"):
             return self.purify(data).graph
-        return with_adjacency(data, self.purify(as_graph(data, symmetrize=True)).graph.adjacency)
+        return purified_data(data, lambda graph: self.purify(graph).graph, fill=fill)
 
     @final
     def forward(self, data: Any) -> Any:
         """The same under the name that PyG gives it."""
         return self(data)
+
+
+def _require_sides(name: str, graph: Graph, cleaned: Cleaned) -> None:
+    """Refuse a purifier that joins two nodes of one side of a bipartite graph."""
+    sides, edges = graph.sides, cleaned.graph.edges
+    new = edges[:, ~contains(graph.edges, edges, graph.num_nodes)]
+    if sides is not None and (sides[new[0]] == sides[new[1]]).any():
+        raise GraphError(f"The graph is bipartite, and {name} would join nodes of one side; GARNET does not.")
 
 
 def _register_transform() -> None:

@@ -15,10 +15,11 @@ from torch import Tensor
 from garnet.errors import ParameterError
 from garnet.graph.edges import among, numbers
 from garnet.graph.graph import Graph, as_graph
+from garnet.graph.sides import warn_of_sides
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident, joined, restricted
 from garnet.linalg.edge_products import inner_products
-from garnet.neighbors.search import Search, choose_neighbors, named_search, union
+from garnet.neighbors.search import Search, across, choose_neighbors, named_search, union
 from garnet.parameters import Device, require_device, require_parameters
 from garnet.progress import Clock, Progress
 from garnet.purify.features import feature_block
@@ -101,8 +102,12 @@ class GraphInMemory:
         if self.method.support != "auto":
             return given.edges[:, :0]
 
+        sides = None if self.graph.sides is None else torch.from_numpy(self.graph.sides)
+
         def joined(pairs: Tensor) -> Tensor:
-            return among(given.edges, pairs.to(given.edges.device), n).cpu()
+            found = among(given.edges, pairs.to(given.edges.device), n).cpu()
+            # Between nodes of one side, a made-up edge would be no riddle.
+            return found if sides is None else found | (sides[pairs[0]] == sides[pairs[1]])
 
         return planted_pairs(given.counts, joined, seed=self.method.seed).to(given.edges.device)
 
@@ -162,10 +167,22 @@ class GraphInMemory:
         k = min(settings.k, len(known) - 1)
         if k < 1:
             return known.new_zeros(2, 0)
+        if self.graph.sides is not None:
+            return self._across(points, known, settings.k)
         search = self.place.neighbors or choose_neighbors(len(known), self.place.device)
         if isinstance(search, str):
             search = named_search(search)
         return union(search(points[known], k, seed=settings.seed), known)
+
+    def _across(self, points: Tensor, known: Tensor, k: int) -> Tensor:
+        """The same where the graph has two sides: neighbours are of the other side, and all pairs are compared."""
+        if self.place.neighbors not in (None, "exact"):
+            raise ParameterError(
+                "The 'neighbors' parameter of InMemory must be left out for a bipartite graph, whose nodes are "
+                "compared with all nodes of the other side."
+            )
+        second = torch.from_numpy(self.graph.sides).to(known.device)[known]
+        return across(points, known[~second], known[second], k)
 
     def base_embedding(self, base: Tensor, rank: int, settings: Settings) -> Tensor:
         """See `Work`."""
@@ -239,6 +256,8 @@ class GraphInMemory:
         (edges, measured), n = pruned.scored, self.graph.num_nodes
         stays = pruned.choice.stays(edges.near, measured)
         trust = measured.support if settings.support == "planted" else None
+        if self.graph.sides is None and pruned.tally.added:
+            warn_of_sides(self.graph.adjacency, pruned.graph.adjacency)
         return Purification(
             graph=pruned.graph,
             spectrum=embedding.spectrum,

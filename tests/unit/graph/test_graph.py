@@ -1,12 +1,15 @@
+import sys
+
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import to_networkx
 
 from garnet import Graph, Split, as_graph
-from garnet.errors import GarnetError, GraphError
+from garnet.errors import GarnetError, GraphError, MissingExtra
 
 PATH = np.array([[0, 2, 0, 0], [2, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]], dtype=np.float64)
 """A path 0 - 1 - 2 with weights 2 and 1, and node 3 alone."""
@@ -138,7 +141,7 @@ BAD = {
     "vector": (lambda: np.zeros(3), "Cannot read a graph from ndarray"),
     "nothing": (lambda: None, "Cannot read a graph from NoneType"),
     "pyg without edges": (lambda: Data(x=torch.zeros(2, 2)), "no edge_index"),
-    "pyg heterogeneous": (lambda: HeteroData(), "no edge_index"),
+    "pyg heterogeneous": (lambda: HeteroData(), "no edge_index of its own but relations"),
     "pyg upright": (lambda: pyg(edge_index=torch.zeros(3, 2, dtype=torch.long)), r"shape \(2, m\)"),
     "pyg too few weights": (lambda: pyg(edge_weight=torch.ones(3)), "4 edges but 3 edge weights"),
     "networkx weight None": (lambda: nx.Graph([(0, 1, {"weight": None})]), "must be numbers"),
@@ -345,3 +348,57 @@ def test_fingerprint_of_a_split_tells_its_parts_apart():
     splits = [Split([0], [1], [2]), Split([0, 1], [], [2]), Split([0], [1, 2], []), Split([1], [0], [2])]
     assert len({as_graph(PATH, split=split).split.fingerprint for split in splits}) == 4
     assert as_graph(PATH, split=splits[0]).split.fingerprint == as_graph(PATH * 3, split=splits[0]).split.fingerprint
+
+
+def test_networkx_vectors_are_features_and_missing_labels_unknown():
+    graph = nx.Graph([("a", "b"), ("b", "c")])
+    nx.set_node_attributes(graph, {"a": [1.0, 2], "b": (3, 4), "c": np.array([5, 6])}, "x")
+    graph.nodes["b"]["label"] = 3
+    found = as_graph(graph)
+    np.testing.assert_array_equal(found.features, [[1, 2], [3, 4], [5, 6]])
+    assert found.labels.tolist() == [-1, 3, -1]
+    nx.set_node_attributes(graph, 0.5, "x")  # where a node is drawn
+    assert as_graph(graph).features is None
+    graph.nodes["b"]["x"] = [1.0, 2]
+    with pytest.raises(GraphError, match="vectors 'x' of the nodes must all have 2 numbers"):
+        as_graph(graph)
+    with pytest.raises(GraphError, match="directed"):
+        as_graph(nx.MultiDiGraph([(0, 1), (1, 2), (2, 1)]))
+
+
+def test_networkx_of_pyg_is_the_same_graph():
+    data = pyg(x=torch.arange(12.0).view(4, 3), y=torch.tensor([0, 1, 1, 0]))
+    theirs = to_networkx(data, node_attrs=["x", "y"], edge_attrs=["edge_weight"], to_undirected=True)
+    for _, _, edge in theirs.edges(data=True):
+        edge["weight"] = edge["edge_weight"]
+    assert as_graph(theirs, labels=data.y) == as_graph(data)
+
+
+def test_what_a_dgl_graph_has_is_read():
+    # DGL has no wheels for the PyTorch of the tests: this answers as its graphs do.
+    answers = {"is_homogeneous": True, "batch_size": 1, "num_nodes": lambda self: 4}
+    answers["edges"] = lambda self: tuple(torch.from_numpy(BOTH_WAYS))
+    answers["edata"] = {"weight": torch.from_numpy(WEIGHTS)}
+    answers["ndata"] = {"feat": torch.eye(4), "label": torch.tensor([0, 1, 1, 2])}
+    kind = type("DGLGraph", (), {**answers, "__module__": "dgl.heterograph"})
+    assert as_graph(kind()) == as_graph(PATH, features=np.eye(4), labels=[0, 1, 1, 2])
+    for wrong, phrase in (({"is_homogeneous": False}, "several types"), ({"batch_size": 3}, "3 graphs")):
+        with pytest.raises(GraphError, match=phrase):
+            as_graph(type("DGLGraph", (kind,), {**wrong, "__module__": "dgl.heterograph"})())
+
+
+def test_igraph_in_and_out():
+    igraph = pytest.importorskip("igraph")
+    graph = as_graph(PATH, labels=[0, 1, 1, 2], names=["a", "b", "c", "d"])
+    assert as_graph(graph.to_igraph()) == graph
+    parallel = igraph.Graph([(0, 1), (0, 1), (1, 2)])
+    parallel.es["weight"] = [1.0, 5.0, 2.0]
+    assert as_graph(parallel).weights.tolist() == [5, 2]
+    with pytest.raises(GraphError, match="directed"):
+        as_graph(igraph.Graph([(0, 1)], directed=True))
+
+
+def test_igraph_that_is_not_installed_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "igraph", None)
+    with pytest.raises(MissingExtra, match="pip install 'igraph'"):
+        as_graph(PATH).to_igraph()

@@ -15,6 +15,7 @@ WHOLE = as_graph(
     labels=[0, 1, 0, 1],
     split=Split(np.array([0]), np.array([1]), np.array([2])),
     names=["a", "b", "c", "d"],
+    bipartite=[False, True, False, True],
 )
 WRITTEN = [one for one in FORMATS if one.write is not None]
 
