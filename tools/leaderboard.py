@@ -222,10 +222,12 @@ def _repeats(command: str, other: str) -> bool:
     """Whether a command asks for all that another does, whatever file they write to."""
     (rest, lists), (others, wanted) = (_parts(one) for one in (command, other))
     same = others in (rest, [word for word in rest if word != "--unbounded"])
-    # Without --attacks a command takes all that fit.
-    return same and all(
-        lists[name] is None or (wanted[name] is not None and wanted[name] <= lists[name]) for name in _LISTS
-    )
+    return same and all(_within(wanted[name], lists[name]) for name in _LISTS)
+
+
+def _within(some: set[str] | None, others: set[str] | None) -> bool:
+    """Whether a list has no more than another; one that a command leaves out has all that fit."""
+    return others is None or (some is not None and some <= others)
 
 
 def _parts(command: str) -> tuple[list[str], dict[str, set[str] | None]]:

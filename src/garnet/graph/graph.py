@@ -231,8 +231,8 @@ def as_graph(
     Args:
         data: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
             array; a PyTorch Geometric `Data`; a graph of NetworkX, igraph or DGL; a DataFrame of pandas or polars, or a
-            table of Arrow, with a row for each edge; a list of pairs, or of pairs with weights; or a pair `(edge_index, n)` with
-            `edge_index` (2, m).
+            table of Arrow, with a row for each edge; a list of pairs, or of pairs with weights; or a pair
+            `(edge_index, n)` with `edge_index` (2, m).
         source: of a table, the column of the first ends. Without it the columns must be called so that there is no
             doubt, as by `load_graph`.
         target: of a table, the column of the second ends.
