@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from garnet.audit.evidence import Reasons, reasons_of, unit_features
+from garnet.audit.judge import AuditJudge
 from garnet.audit.planted import planted
 from garnet.audit.table import save_table
 from garnet.errors import GraphError
@@ -20,7 +22,8 @@ from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
-from garnet.purify.calibration import WEAK, Evidence, learn
+from garnet.purify.calibration import WEAK, Doubt, Evidence, learn
+from garnet.purify.verdicts import Judging, Later, Verdicts
 
 # Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like.
 _COPIES = 3
@@ -46,6 +49,7 @@ class Audit:
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
         stages: cost of each stage.
         made: command, versions and machine, where it was read from a file.
+        later: makes what judges edges that arrive later; None where a file of an earlier version has nothing for it.
     """
 
     graph: Graph
@@ -59,6 +63,26 @@ class Audit:
     planted: NDArray[np.float64]
     stages: tuple[Stage, ...] = ()
     made: Provenance | None = None
+    later: Later | None = None
+
+    def judge(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
+        """What this audit makes of edges that arrive later: `score` is one less suspicion, and `doubt` above a half.
+
+        All else is as for `garnet.Purification.judge`.
+        """
+        return self.judging(edges, features=features, numbers=numbers)
+
+    @cached_property
+    def judging(self) -> Judging:
+        """What judges edges that arrive later; see `judge`.
+
+        Raises:
+            GraphError: the audit comes from a file of an earlier version.
+        """
+        if self.later is None:
+            raise GraphError("This audit has nothing to judge new edges by; make it again with this version.")
+        judging: Judging = self.later()
+        return judging
 
     @property
     def doubted(self) -> NDArray[np.bool_]:
@@ -162,7 +186,7 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
     clock = Clock(progress)
     with clock("reasons"):
         features = unit_features(graph, seed=seed, device=device)
-        reasons = reasons_of(graph, features, seed=seed, device=device)
+        reasons = reasons_of(graph, features, seed=seed, device=device, places=True)
     parts = []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
@@ -170,13 +194,14 @@ def audit(graph: Any, *, seed: int = 0, device: str = "cpu", progress: Progress 
             parts.append(reasons_of(copy, features, seed=seed, device=device).evidence(new))
     with clock("doubt"):
         false = Evidence(*(np.concatenate([getattr(one, part) for one in parts]) for part in ("belief", "degrees")))
-        found = _verdict(graph, reasons, false)
+        found = _verdict(graph, reasons, false, seed)
     return replace(found, stages=tuple(clock.stages))
 
 
-def _verdict(graph: Graph, reasons: Reasons, false: Evidence) -> Audit:
+def _verdict(graph: Graph, reasons: Reasons, false: Evidence, seed: int) -> Audit:
     """The audit of a graph by what is known of its edges, and of false ones."""
     power, suspicion, fakes = 0.5, np.zeros(graph.num_edges), np.zeros(0)
+    found = Doubt(say=0.0, slope=0.0, level=0.0, power=power)
     if len(false.belief):
         # The more shared neighbours count, the less is left for degrees to tell.
         found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
@@ -196,4 +221,5 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence) -> Audit:
         share=float(suspicion.mean()),
         power=power,
         planted=fakes,
+        later=partial(AuditJudge.of, graph, reasons.places, reasons.weights, found, suspicion, seed),
     )

@@ -15,6 +15,7 @@ from garnet.cli.bench import bench_app
 from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable
 from garnet.cli.demo import demo
+from garnet.cli.judge import judge
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
 from garnet.cli.stress import stress
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, stress, report, info, clean):
+for command in (demo, purify, audit, judge, attack, train, stress, report, info, clean):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 
