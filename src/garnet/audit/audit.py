@@ -208,6 +208,9 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, seed: int) -> Audi
         reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
         power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
         fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
+    later: Later | None = None
+    if reasons.places is not None:
+        later = partial(AuditJudge.of, graph, reasons.places, reasons.weights, found, suspicion, seed)
     edges = graph.edges
     believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
@@ -221,5 +224,5 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, seed: int) -> Audi
         share=float(suspicion.mean()),
         power=power,
         planted=fakes,
-        later=partial(AuditJudge.of, graph, reasons.places, reasons.weights, found, suspicion, seed),
+        later=later,
     )

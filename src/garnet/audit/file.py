@@ -48,7 +48,7 @@ def save_audit(audit: Audit, path: str | Path, *, command: str = "") -> None:
     arrays |= {"edges": audit.edges, "weights": audit.graph.weights}
     arrays |= {_REASON + name: column for name, column in audit.reasons.items()}
     arrays |= {name: part for name in ("labels", "names") if (part := getattr(audit.graph, name)) is not None}
-    arrays |= {} if audit.later is None else judge_arrays(audit.judging)
+    arrays |= {} if audit.later is None else judge_arrays(audit.later())
     write_described(path, "audit", facts, arrays)
 
 

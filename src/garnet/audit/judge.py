@@ -122,7 +122,7 @@ class AuditJudge:
         """What is found of pairs of known nodes (2, q), of which some are edges of the graph."""
         joining, width = self.joining, ends.shape[1]
         seen = torch.zeros(len(NAMES), width)
-        seen[:4] = torch.where(there, joining.looks_now(ends), joining.looks_joined(ends))
+        seen[:4] = joining.looks(ends, there)
         if self._around is not None:
             seen[_AROUND] = of_neighborhood(self._around, joining.points[:, joining.rank :], ends, there)
         if self.places.likely is not None:

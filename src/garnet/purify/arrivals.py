@@ -86,7 +86,7 @@ class NodeNames:
         both = np.concatenate([source, target])
         if numbers or (self._names is None and both.dtype.kind in "iu"):
             return self._by_number(source, target, both)
-        if self.are_texts and both.dtype.kind != "U":
+        if self.are_texts and len(both) and both.dtype.kind != "U":
             raise GraphError(
                 f"The nodes of this result have names that are texts, such as {brief(str(self._names[0]))}; give edges "
                 "by these names, or node numbers with numbers=True."

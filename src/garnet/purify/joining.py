@@ -81,6 +81,14 @@ class Joining:
         of_ends = counts[pairs[0]], counts[pairs[1]]
         return looks(rows, self.joined(pairs), of_ends, self.shared(pairs), self.rank, self.mean)
 
+    def looks(self, pairs: Tensor, there: Tensor) -> Tensor:
+        """(4, q) what is seen of pairs (2, q): of those that are `there`, as they are, and of others, if joined."""
+        seen = torch.empty(4, pairs.shape[1])
+        for which, look in ((there, self.looks_now), (~there, self.looks_joined)):
+            if which.any():
+                seen[:, which] = look(pairs[:, which])
+        return seen
+
     def shared(self, pairs: Tensor) -> Tensor:
         """Common neighbours, for pairs in any order."""
         order = numbers(pairs[0], pairs[1], self.graph.num_nodes).argsort()

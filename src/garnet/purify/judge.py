@@ -173,8 +173,7 @@ class Judge:
 
     def of_known(self, ends: Tensor, there: Tensor) -> Found:
         """What is found of pairs of known nodes (2, q), of which some are edges of the graph."""
-        joining = self.joining
-        seen = torch.where(there, joining.looks_now(ends), joining.looks_joined(ends))
+        seen = self.joining.looks(ends, there)
         placed = (self.bare.abs().amax(dim=1) > 0)[ends].all(dim=0)
         described = self._has_features[ends].all(dim=0)
         said, odds, known = self._weighed(seen, placed, described)
