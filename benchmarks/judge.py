@@ -1,9 +1,8 @@
 """How fast `result.judge` is: edges a second in a batch, and milliseconds for a single one, on two cores.
 
-Needs the graphs of the data folder. Of each graph with its default purification, and its audit: a batch of 200,000 pairs
-of known nodes; single edges; a batch of 20,000 edges of new nodes, ten each; and a single edge of a new node that has
-ten. Best of five, after one that warms up; beside the wall time, that of the processor, which other programs on the
-machine do not lengthen.
+Needs the graphs of the data folder. Of each graph with its default purification, and its audit: a batch of 200,000
+pairs of known nodes; single edges; a batch of 20,000 edges of new nodes, ten each; and a new node with ten. Best of
+five, after one that warms up; beside the wall time, that of the processors, which other programs do not lengthen.
 
     python benchmarks/judge.py
 """
