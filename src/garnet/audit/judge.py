@@ -127,8 +127,8 @@ class AuditJudge:
             seen[_AROUND] = of_neighborhood(self._around, joining.points[:, joining.rank :], ends, there)
         if self.places.likely is not None:
             seen[_CLASS] = inner_products(self.places.likely, self.places.likely, ends)
-        placed = (self.places.bare.abs().amax(dim=1) > 0)[ends].all(dim=0)
-        described = self._has_features[ends].all(dim=0)
+        placed = joining.placed[ends].all(dim=0)
+        described = self.joining.described[ends].all(dim=0)
         silent = torch.zeros(len(NAMES), width, dtype=torch.bool)
         silent[_AROUND] = ~described
         return self._found(seen, placed, described, silent, torch.zeros_like(there))
@@ -168,7 +168,3 @@ class AuditJudge:
         if self.described is None:
             return None
         return sums_around(self.given, self.described.block)
-
-    @cached_property
-    def _has_features(self) -> Tensor:
-        return self.joining.points[:, self.joining.rank :].abs().sum(dim=1) > 0

@@ -69,6 +69,16 @@ class Joining:
         values = self.values.float()
         return 1 / torch.where(values < 0, values.clamp_max(-LEAST_VALUE), values.clamp_min(LEAST_VALUE))
 
+    @cached_property
+    def placed(self) -> Tensor:
+        """(n,) which nodes the spectrum says something of."""
+        return self.bare.abs().amax(dim=1) > 0
+
+    @cached_property
+    def described(self) -> Tensor:
+        """(n,) which nodes have features."""
+        return self.points[:, self.rank :].abs().sum(dim=1) > 0
+
     def looks_now(self, pairs: Tensor) -> Tensor:
         """(4, q) what is seen of pairs (2, q) as they are; see `garnet.purify.suspicion.looks`."""
         counts, points = self.graph.counts, self.points

@@ -37,7 +37,7 @@ _ROUNDING = 1e-5
 _LOOP = "both ends are one node"
 _BLIND = "edges that were planted look like those of this graph"
 _NOWHERE = "nothing is known of an end"
-_NEW = f"a new node has fewer than {ENOUGH_EDGES} edges to known ones, and no features that tell"
+_NEW = f"a new node with fewer than {ENOUGH_EDGES} edges to known ones"
 _AROUND = "other edges of its ends are doubted"
 _ALIKE = "not as planted edges look"
 _AGAINST = ("its ends lie far apart", "few shared neighbours", "its ends differ in features", "degrees of its ends")
@@ -174,8 +174,8 @@ class Judge:
     def of_known(self, ends: Tensor, there: Tensor) -> Found:
         """What is found of pairs of known nodes (2, q), of which some are edges of the graph."""
         seen = self.joining.looks(ends, there)
-        placed = (self.bare.abs().amax(dim=1) > 0)[ends].all(dim=0)
-        described = self._has_features[ends].all(dim=0)
+        placed = self.joining.placed[ends].all(dim=0)
+        described = self.joining.described[ends].all(dim=0)
         said, odds, known = self._weighed(seen, placed, described)
         own = torch.stack([odds.sigmoid(), torch.ones_like(odds)], dim=1) * ~there[:, None]
         first, second = (self.around.sums[one].double() + own for one in ends)
@@ -208,11 +208,6 @@ class Judge:
         best[is_new & ~newcomers.placed] = 1.0
         trust = uphold(trust, *(torch.maximum(best.to(trust)[end], trust) for end in ends))
         return Found(trust.masked_fill(~known, torch.nan), said, ~known)
-
-    @cached_property
-    def _has_features(self) -> Tensor:
-        points = self.joining.points[:, self.joining.rank :]
-        return points.abs().sum(dim=1) > 0
 
     def _weighed(self, seen: Tensor, placed: Tensor, described: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What is said for edges, (4, q); the log-odds of their being made up; and of which anything is known.

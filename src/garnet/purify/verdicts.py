@@ -21,9 +21,10 @@ MOST_NEW = 0.05
 """New edges for each edge of the graph: of more, what the graph told is out of date."""
 MOST_UNKNOWN = 0.2
 """Share of the new edges that nothing can be said of."""
-MOST_APART = 0.1
+MOST_APART = 0.15
 """The largest gap between the distributions of scores of new edges and of the graph's own: of the new ones at least as
-large a share is of another kind. True edges that were held out of Cora, Citeseer and Polblogs reach half of it."""
+large a share is of another kind. Where true edges were held out, and where half is made up, how large it is says
+docs/howto/new-edges.md."""
 _CHANCE = 1.95
 """Beyond so many times the root of 1 / new + 1 / own, a gap is chance once in a thousand times (Kolmogorov-Smirnov)."""
 ENOUGH = 30
@@ -81,8 +82,8 @@ class Verdicts:
         """Why the graph is to be purified, or audited, again; None if nothing calls for it.
 
         All that counts are edges that the graph does not have, each once: there are more than a twentieth as many as
-        the graph has; or of more than a fifth nothing can be said; or their scores are so distributed that at least a
-        tenth must be of another kind than the edges of the graph, beyond what chance gives once in a thousand times.
+        the graph has; or of more than a fifth nothing can be said; or their scores are so distributed that at least
+        15 % must be of another kind than the edges of the graph, beyond what chance gives once in a thousand times.
         """
         tally = Tally(self.usual)
         tally.add(self)
