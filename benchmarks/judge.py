@@ -1,4 +1,4 @@
-"""How fast `result.judge` is: edges a second in a batch, and milliseconds for a single one, on two cores.
+"""How fast `result.judge` is: edges a second in a batch, and milliseconds for a single one, on one thread.
 
 Needs the graphs of the data folder. Of each graph with its default purification, and its audit: a batch of 200,000
 pairs of known nodes; single edges; a batch of 20,000 edges of new nodes, ten each; and a new node with ten. Best of
@@ -12,12 +12,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from record import real_graph, save
+from torch import set_num_threads
 
 from garnet import GARNET, Graph
 from garnet.audit import audit
@@ -32,14 +33,14 @@ BATCH, NEW, EACH, SINGLE, REPEATS = 200_000, 20_000, 10, 20, 5
 
 def main() -> None:
     """Measure every graph, and write the record."""
-    torch.set_num_threads(2)
+    set_num_threads(1)
     figures: dict[str, Any] = {}
     for name in GRAPHS:
         graph = real_graph(name)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "result.npz"
             PurificationRecord.of(graph, GARNET().purify(graph)).save(path)
-            loading, judge = best(lambda path=path: load_judge(path), 1)
+            loading, judge = best(partial(load_judge, path), 1)
             figures[f"{name}, purification"] = {
                 "file MB": path.stat().st_size / 1e6,
                 "load seconds": loading["seconds"],

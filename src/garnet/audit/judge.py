@@ -20,7 +20,7 @@ from garnet.purify.arrivals import NodeNames
 from garnet.purify.calibration import WEAK, Doubt
 from garnet.purify.features import Described, scale
 from garnet.purify.joining import Joining
-from garnet.purify.judge import Found, Words, judged, usual_of
+from garnet.purify.judging import Found, Words, judged, usual_of
 from garnet.purify.newcomers import Newcomers
 from garnet.purify.suspicion import interpolated
 from garnet.purify.verdicts import Usual, Verdicts

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import GraphError, ParameterError
-from garnet.graph.edges import among
+from garnet.errors import ParameterError
 from garnet.graph.graph import Graph
 from garnet.linalg.device_graph import Resident
-from garnet.purify.arrivals import NodeNames, feature_rows
+from garnet.purify.arrivals import NodeNames
 from garnet.purify.features import Described, scale
 from garnet.purify.joining import Joining
-from garnet.purify.newcomers import ENOUGH_EDGES, Newcomers
+from garnet.purify.judging import Found, Words, judged, usual_of
+from garnet.purify.newcomers import Newcomers
 from garnet.purify.place import Embedding, Neighborhoods, Pruned
 from garnet.purify.scores import gathered
 from garnet.purify.settings import Settings
@@ -27,49 +26,10 @@ from garnet.purify.suspicion import LEAST_TRUST, Suspicion
 from garnet.purify.trust import trust_of, upheld_by, uphold
 from garnet.purify.verdicts import Usual, Verdicts
 
-AT_ONCE = 1 << 14
-"""Edges that are judged together: few enough that the points of their ends stay in a processor's cache."""
-QUANTILES = 1_001
-"""Of the scores of the graph's own edges, which are kept to compare those of new edges with."""
-
 _ROUNDING = 1e-5
 
-_LOOP = "both ends are one node"
-_BLIND = "edges that were planted look like those of this graph"
-_NOWHERE = "nothing is known of an end"
-_NEW = f"a new node with fewer than {ENOUGH_EDGES} edges to known ones"
-_AROUND = "other edges of its ends are doubted"
-_ALIKE = "not as planted edges look"
 _AGAINST = ("its ends lie far apart", "few shared neighbours", "its ends differ in features", "degrees of its ends")
 _FOR = ("its ends lie near each other", "shared neighbours", "its ends have alike features", "degrees of its ends")
-
-
-class Found(NamedTuple):
-    """What is found of some edges.
-
-    Attributes:
-        score: (m,) from 0 to 1; not a number where nothing can be said.
-        said: (q, m) what each reason says for them; see `Words`.
-        fewer: (m,) whether nothing can be said because an end is new.
-    """
-
-    score: Tensor
-    said: Tensor
-    fewer: Tensor
-
-    @classmethod
-    def cat(cls, parts: list[Found]) -> Found:
-        """Those of several pieces together."""
-        scores, said, fewer = zip(*parts, strict=True)
-        return cls(torch.cat(scores), torch.cat(said, dim=1), torch.cat(fewer))
-
-
-class Words(NamedTuple):
-    """What reasons are called that speak against an edge, and for it; and the score below which one is doubted."""
-
-    against: tuple[str, ...]
-    speaking: tuple[str, ...]
-    doubted_below: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,74 +184,3 @@ class Judge:
         if self.around.concentration is None:
             return torch.ones(len(odds))
         return trust_of(self.around.concentration, self.settings.caution, odds, first, second)
-
-
-def usual_of(scores: NDArray[Any]) -> Usual:
-    """What the scores of new edges are to be compared with, from those of the graph's own."""
-    at = np.linspace(0, 1, QUANTILES)
-    return Usual(np.quantile(scores, at).astype(np.float32) if len(scores) else np.zeros(0, np.float32), len(scores))
-
-
-@torch.no_grad()
-def judged(
-    judge: Any, edges: Any, features: Mapping[Any, Any] | None, numbers: bool, words: Words, *, blind: bool
-) -> Verdicts:
-    """What somebody who knows what is found of pairs of nodes, known and new, makes of some edges."""
-    n, described = judge.given.num_nodes, judge.described
-    source, target, ends, newcomers = judge.node_names.arrivals(edges, numbers=numbers)
-    if features is not None and (described is None or not described.takes_new):
-        raise GraphError("Features played no part in this result, or not the nodes' own; leave those of new nodes out.")
-    rows, there = feature_rows(features, newcomers, described.width if described is not None else 0)
-    block = torch.zeros(len(newcomers), judge.joining.points.shape[1] - judge.joining.rank)
-    if described is not None and bool(there.any()):
-        block[there] = described.coordinates(rows[there].numpy())
-    both = ends.sort(dim=0).values
-    loop = both[0] == both[1]
-    new = (both[1] >= n) & ~loop
-    usual = ~new & ~loop
-    known = torch.zeros_like(new)
-    known[usual] = among(judge.given.edges, both[:, usual], n)
-    m = len(new)
-    score, said = torch.full((m,), torch.nan), torch.zeros(len(words.against), m, dtype=torch.float64)
-    fewer = torch.zeros(m, dtype=torch.bool)
-    here = usual.nonzero()[:, 0]
-    for some in torch.split(here, AT_ONCE):
-        score[some], said[:, some], _ = judge.of_known(both[:, some], known[some])
-    if bool(new.any()):
-        beside = Newcomers.beside(judge.joining, both[:, new], block)
-        found, place = judge.of_new(beside), beside.of(both[:, new])
-        score[new], said[:, new], fewer[new] = found.score[place], found.said[:, place], found.fewer[place]
-    if blind:
-        score[:] = torch.nan
-    numbered = both[0] * (n + len(newcomers)) + both[1]
-    verdict, reason = _in_words(score, said, fewer, loop, words, blind=blind)
-    return Verdicts(
-        source=source,
-        target=target,
-        score=score.numpy(),
-        verdict=verdict,
-        reason=reason,
-        new=new.numpy() | (loop & (both[1] >= n)).numpy(),
-        known=known.numpy(),
-        pair=numbered.numpy(),
-        usual=judge.usual,
-    )
-
-
-def _in_words(
-    score: Tensor, said: Tensor, fewer: Tensor, loop: Tensor, words: Words, *, blind: bool
-) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-    """The verdict on each edge, and what decided it."""
-    known = ~score.isnan()
-    doubt = known & (score < words.doubted_below)
-    verdict = np.array(["believe", "doubt", "unknown"])[torch.where(known, doubt.long(), 2).numpy()]
-    count = len(words.against)
-    phrases = np.array([*words.against, *words.speaking, _AROUND, _ALIKE, _NOWHERE, _NEW, _LOOP, _BLIND])
-    worst, best = said.min(dim=0), said.max(dim=0)
-    reason = torch.where(best.values > 0, count + best.indices, 2 * count + 1)
-    reason = torch.where(doubt, torch.where(worst.values < 0, worst.indices, 2 * count), reason)
-    reason = torch.where(known, reason, torch.where(fewer, 2 * count + 3, 2 * count + 2))
-    if blind:
-        reason = torch.full_like(reason, 2 * count + 5)
-    reason = torch.where(loop, 2 * count + 4, reason)
-    return verdict, phrases[reason.numpy()]

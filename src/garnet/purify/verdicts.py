@@ -55,7 +55,6 @@ class Verdicts:
         reason: (m,) what decided, in words.
         new: (m,) whether an end is a node that the result does not know.
         known: (m,) whether it is an edge of the graph already.
-        pair: (m,) a number for each pair of nodes, the same for all rows that join these two.
         usual: what they are compared with.
     """
 
@@ -66,7 +65,6 @@ class Verdicts:
     reason: NDArray[np.str_]
     new: NDArray[np.bool_]
     known: NDArray[np.bool_]
-    pair: NDArray[np.int64]
     usual: Usual
 
     def __len__(self) -> int:
