@@ -76,7 +76,7 @@ class Pull:
         """(q, classes) mean of what is said of the nearest neighbours that nodes would then have."""
         judge: Any = self.judge
         points, k = scale(judge.embedding.points.cpu(), "unit"), min(judge.settings.k, len(logits) - 1)
-        moved, means = judge.moved(owners.to(self.device), pockets.to(self.device)).cpu(), list[Tensor]()
+        moved, means = judge.joining.moved(owners.to(self.device), pockets.to(self.device)).cpu(), list[Tensor]()
         step = max(1, _AT_ONCE // len(points))
         for rows, some in zip(torch.split(scale(moved, "unit"), step), torch.split(owners, step), strict=True):
             alike = rows @ points.T

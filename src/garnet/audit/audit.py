@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from garnet.audit.evidence import Reasons, reasons_of, unit_features, why_no_classes
 from garnet.audit.feedback import revise
 from garnet.audit.groups import Group, found_groups
+from garnet.audit.judge import AuditJudge
 from garnet.audit.judged import CONFIRMED, REFUTED, Judged, judgement
 from garnet.audit.planted import planted
 from garnet.audit.words import Words, against, plain, sentences
@@ -26,7 +27,8 @@ from garnet.graph.provenance import Provenance
 from garnet.io.table_file import save_table
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
-from garnet.purify.calibration import WEAK, Evidence, learn
+from garnet.purify.calibration import WEAK, Doubt, Evidence, learn
+from garnet.purify.verdicts import Judging, Later, Verdicts
 
 # Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like.
 _COPIES = 3
@@ -56,6 +58,7 @@ class Audit:
         labels: whether labels were used, or why not, in words.
         stages: cost of each stage.
         made: command, versions and machine, where it was read from a file.
+        later: makes what judges edges that arrive later; None where a file of an earlier version has nothing for it.
     """
 
     graph: Graph
@@ -73,6 +76,26 @@ class Audit:
     labels: str = ""
     stages: tuple[Stage, ...] = ()
     made: Provenance | None = None
+    later: Later | None = None
+
+    def judge(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
+        """What this audit makes of edges that arrive later: `score` is one less suspicion, and `doubt` above a half.
+
+        All else is as for `garnet.Purification.judge`.
+        """
+        return self.judging(edges, features=features, numbers=numbers)
+
+    @cached_property
+    def judging(self) -> Judging:
+        """What judges edges that arrive later; see `judge`.
+
+        Raises:
+            GraphError: the audit comes from a file of an earlier version.
+        """
+        if self.later is None:
+            raise GraphError("This audit has nothing to judge new edges by; make it again with this version.")
+        judging: Judging = self.later()
+        return judging
 
     @property
     def doubted(self) -> NDArray[np.bool_]:
@@ -276,7 +299,7 @@ def audit(
     clock = Clock(progress)
     with clock("reasons"):
         features = unit_features(graph, seed=seed, device=device)
-        reasons = reasons_of(graph, features, seed=seed, device=device)
+        reasons = reasons_of(graph, features, seed=seed, device=device, places=True)
     parts, own = [], []
     for number in range(_COPIES):
         with clock(f"plant {number + 1} of {_COPIES}"):
@@ -285,7 +308,7 @@ def audit(
             parts.append(there.evidence(new))
             own += [profile] if (profile := there.profiles(new)) is not None else []
     with clock("doubt"):
-        found = _verdict(graph, reasons, _joined(parts), _joined(own), judged)
+        found = _verdict(graph, reasons, _joined(parts), _joined(own), judged, seed)
     return replace(found, stages=tuple(clock.stages))
 
 
@@ -294,22 +317,27 @@ def _joined(parts: list[Evidence]) -> Evidence:
     return Evidence(*(np.concatenate([none, *(getattr(one, part) for one in parts)]) for part in ("belief", "degrees")))
 
 
-def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None) -> Audit:
+def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None, seed: int) -> Audit:
     """The audit of a graph by what is known of its edges, of false ones, and of what a person said of some."""
     power, suspicion, fakes, beside = 0.5, np.zeros(graph.num_edges), np.zeros(0), None
     edges, profiles = graph.edges, _by_profiles(reasons, own)
+    found, weights = Doubt(say=0.0, slope=0.0, level=0.0, power=power), reasons.weights
     if len(false.belief):
         # The more shared neighbours count, the less is left for degrees to tell.
         found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
         reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
         power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
         fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
+        weights = reasons.weights
         if judged is not None and judged.any():
             revised = revise(edges, graph.num_nodes, reasons, found, judged)
             suspicion, beside = revised.suspicion, revised.beside
             reasons = replace(reasons, weights=revised.weights)
     elif judged is not None:
         suspicion[judged == REFUTED] = 1.0
+    later: Later | None = None
+    if reasons.places is not None:
+        later = partial(AuditJudge.of, graph, reasons.places, weights, found, suspicion, seed)
     believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
     shared = reasons.columns["shared_neighbors"] > 0
@@ -328,6 +356,7 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, jud
         profiles=profiles,
         judged=judged,
         labels=_labels(graph, reasons),
+        later=later,
     )
 
 

@@ -22,6 +22,8 @@ from garnet.purify.calibration import Evidence
 from garnet.purify.features import alikeness, feature_block, scale
 from garnet.purify.garnet import GARNET
 from garnet.purify.settings import Features
+from garnet.purify.suspicion import knots_of
+from garnet.spectral.spectrum import Spectrum
 from garnet.training.supervision import MOST_CLASSES
 
 # What counts how much. All of these were chosen on the ten published poisons, one value for all; docs/results/audit.md.
@@ -37,7 +39,7 @@ _NEIGHBORS_COUNT_FULLY = 8.0
 # The linear model of the classes, and what it looks at.
 _DOUBTED = 0.3
 """Share of the edges that are not to be among those over which features are averaged."""
-_FEATURE_RANK = 64
+FEATURE_RANK = 64
 _HOPS = 2
 _RIDGE = 1.0
 _SHARPNESS = 8.0
@@ -46,8 +48,28 @@ _SHARPNESS = 8.0
 _OF_ITSELF = ("feature_similarity", "same_class")
 """Reasons that lie in the ends alone, or nearly."""
 
+_KNOTS = 1 << 13
+"""Values of a reason between which those of later edges are ranked; the rarest are what tells."""
+
 # Numbers gathered at once for the features around edges.
 _AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """What an audit knows of nodes, and of its edges as a whole: enough to look at any pair as at an edge.
+
+    Attributes:
+        values: (r,) eigenvalues.
+        bare: (n, r) the spectral embedding V as it is.
+        likely: (n, c) probabilities of classes; None where these tell nothing.
+        knots: by name of the reason, some values of it, sorted, and the log-odds of their ranks among the edges.
+    """
+
+    values: Tensor
+    bare: Tensor
+    likely: Tensor | None
+    knots: Mapping[str, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +82,13 @@ class Reasons:
         weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
             seen (`garnet.purify.calibration`).
         columns: what a reader is shown, in plain quantities.
+        places: what pairs of nodes that are no edges are compared by, where somebody asked for it.
     """
 
     said: Mapping[str, Tensor]
     weights: Mapping[str, float]
     columns: Mapping[str, NDArray[Any]]
+    places: Places | None = None
 
     @property
     def belief(self) -> Tensor:
@@ -107,11 +131,11 @@ def unit_features(graph: Graph, *, seed: int, device: str) -> Tensor | None:
     Edges play no part in it, so that a graph and its copies with other edges have the same.
     """
     kind: Features = "low-rank" if graph.num_features else "none"
-    block = feature_block(graph, kind, _FEATURE_RANK, seed=seed, device=device)
+    block = feature_block(graph, kind, FEATURE_RANK, seed=seed, device=device)
     return None if block is None else scale(block, "unit")
 
 
-def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str) -> Reasons:
+def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str, places: bool = False) -> Reasons:
     """Five reasons for every edge of a graph, and the degrees of its ends.
 
     `gradient`: minus the squared distance of both ends in the spectral embedding, rows of length one, times the root of
@@ -132,10 +156,13 @@ def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str)
         features: those of `unit_features`.
         seed: of everything random.
         device: where to compute.
+        places: keep what later edges can be compared by.
     """
     here = Resident.of(graph, device)
     first, second = edges = here.edges
-    points, purified = _purified(graph, seed, device)
+    spectrum, purified = _purified(graph, seed, device)
+    bare, likely = spectrum.embedding.float(), None
+    points = scale(bare, "unit")
     degrees = here.counts.float()
     mean_degree = float(degrees.mean())
     fewer, more = torch.minimum(degrees[first], degrees[second]), torch.maximum(degrees[first], degrees[second])
@@ -148,7 +175,9 @@ def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str)
     weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _NEIGHBORS_COUNT_FULLY, "degrees": 0.0}
     if features is not None:
         of_features = {"feature_similarity": inner_products(features, features, edges)}
-        of_features["neighborhood_similarity"] = _of_neighborhood(here, features)
+        of_features["neighborhood_similarity"] = of_neighborhood(
+            sums_around(here, features), features, edges, edges.new_ones(edges.shape[1], dtype=torch.bool)
+        )
         say = max(0.0, alikeness(features, edges, seed=seed)) / _FEATURES_COUNT_FULLY
         weights |= {"feature_similarity": say, "neighborhood_similarity": _NEIGHBORHOOD_SHARE * say}
         if purified is not None and purified.labels is not None and purified.split is not None:
@@ -160,11 +189,17 @@ def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, device: str)
         {name: log_odds_of_rank(values) for name, values in found.items()},
         weights,
         {name: values.cpu().numpy() for name, values in columns.items()},
+        _places(spectrum.values, bare, likely, found) if places else None,
     )
 
 
-def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | None]:
-    """All that the audit asks of GARNET: the spectral embedding, rows of length one, and the purified graph.
+def _places(values: Tensor, bare: Tensor, likely: Tensor | None, found: Mapping[str, Tensor]) -> Places:
+    knots = {name: knots_of(told.double().cpu(), _KNOTS) for name, told in found.items()}
+    return Places(values.cpu(), bare.cpu(), None if likely is None else likely.cpu(), knots)
+
+
+def _purified(graph: Graph, seed: int, device: str) -> tuple[Spectrum, Graph | None]:
+    """All that the audit asks of GARNET: the spectrum, and the purified graph.
 
     The latter is None for a graph without features, or without classes that a model can learn.
     """
@@ -176,7 +211,7 @@ def _purified(graph: Graph, seed: int, device: str) -> tuple[Tensor, Graph | Non
         with warnings_are("ignore", RecallWarning):
             result = purifier.purify(graph, device=device)
         spectrum, purified = result.spectrum, result.graph
-    return scale(spectrum.embedding.float(), "unit"), purified
+    return spectrum, purified
 
 
 def why_no_classes(graph: Graph) -> str:
@@ -192,14 +227,26 @@ def why_no_classes(graph: Graph) -> str:
     return "" if graph.num_features else "the graph has no features, from which classes are learnt"
 
 
-def _of_neighborhood(here: Resident, block: Tensor) -> Tensor:
-    """Mean cosine of each end's features with the sum of the other's neighbours', but for the end itself."""
-    first, second = here.edges
-    sums = torch.zeros_like(block).index_add_(0, here.rows.long(), block[here.columns.long()])
+def sums_around(here: Resident, block: Tensor) -> Tensor:
+    """(n, d) the sum of the features of each node's neighbours."""
+    return torch.zeros_like(block).index_add_(0, here.rows.long(), block[here.columns.long()])
+
+
+def of_neighborhood(sums: Tensor, block: Tensor, edges: Tensor, joined: Tensor) -> Tensor:
+    """Mean cosine of each end's features with the sum of the other's neighbours', but for the end itself.
+
+    Args:
+        sums: (n, d) those of neighbours.
+        block: (n, d) features.
+        edges: (2, m) pairs of nodes.
+        joined: (m,) which of them are edges, so that each end is among the other's neighbours.
+    """
+    first, second = edges
     total = torch.zeros(len(first), device=block.device)
     for one, other in ((first, second), (second, first)):
         for some in torch.split(torch.arange(len(one), device=block.device), max(1, _AT_ONCE // block.shape[1])):
-            around = scale(sums[other[some]] - block[one[some]], "unit")
+            itself = block[one[some]] * joined[some, None]
+            around = scale(sums[other[some]] - itself, "unit")
             total[some] += (block[one[some]] * around).sum(dim=1)
     return total / 2
 

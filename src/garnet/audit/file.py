@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.audit.audit import Audit
+from garnet.audit.judge_file import judge_arrays, read_judge
 from garnet.audit.words import WORDINGS
 from garnet.errors import GraphError
 from garnet.graph.provenance import Provenance
 from garnet.io.archive import Archive, described
 from garnet.io.limits import require_plausible
 from garnet.io.text import reading
+from garnet.purify.judge_file import PART
 from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
 
 _REASON = "reason "
@@ -53,6 +55,7 @@ def save_audit(audit: Audit, path: str | Path, *, command: str = "") -> None:
     arrays |= {_REASON + name: column for name, column in audit.reasons.items()}
     arrays |= {name: part for name in _MAYBE if (part := getattr(audit, name)) is not None}
     arrays |= {name: part for name in ("labels", "names") if (part := getattr(audit.graph, name)) is not None}
+    arrays |= {} if audit.later is None else judge_arrays(audit.later())
     write_described(path, "audit", facts, arrays)
 
 
@@ -88,6 +91,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
     if lengths != {graph.num_edges} or len(shares["nodes"]) != n:
         raise GraphError("its edges, nodes and what is said of them do not fit together.")
     told = {"labels": labels} | _told(archive, wordings, graph.num_edges)
+    judge = read_judge(archive, graph, weights) if PART in archive else None
     return Audit(
         graph=graph,
         edges=edges,
@@ -95,6 +99,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
         weights=weights,
         stages=stages,
         made=made,
+        later=None if judge is None else lambda: judge,
         **shares,
         **numbers,
         **told,

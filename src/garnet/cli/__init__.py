@@ -17,6 +17,7 @@ from garnet.cli.clean import clean
 from garnet.cli.console import err, out, printable, warn
 from garnet.cli.data import data_app
 from garnet.cli.demo import demo
+from garnet.cli.judge import judge
 from garnet.cli.predict import predict
 from garnet.cli.purify import info, purify
 from garnet.cli.report import report
@@ -33,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, attack, train, predict, stress, report, info, clean):
-    reads = command in (purify, audit, attack, train, predict, stress, info)
+for command in (demo, purify, audit, judge, attack, train, predict, stress, report, info, clean):
+    reads = command in (purify, audit, judge, attack, train, predict, stress, info)
     app.command()(reads_tables(command) if reads else command)
 bench_app.command()(check)
 app.add_typer(bench_app, name="bench")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,57 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
     else:
         block = _dense(matrix)
     return torch.from_numpy(np.ascontiguousarray(block, dtype=np.float32)).to(device)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Described:
+    """How features become coordinates, for nodes that were not there yet.
+
+    Attributes:
+        block: (n, d) of the nodes that were, on its scale and weighted.
+        directions: (f, d) along which the unit rows of features are measured; None where coordinates are the features
+            themselves, or those of neighbours, too.
+        kind: of the block; see `feature_block`.
+        scaling: of it.
+        weight: of it.
+        width: features of a node, f.
+    """
+
+    block: Tensor
+    directions: Tensor | None
+    kind: Features
+    scaling: Scaling
+    weight: float
+    width: int
+
+    @classmethod
+    def of(
+        cls, graph: Graph, kind: Features, rank: int | None, *, scaling: Scaling, weight: float, seed: int
+    ) -> Described | None:
+        """That of a graph; see `feature_block`. None where there are no features, or they weigh nothing."""
+        block = feature_block(graph, kind, rank, seed=seed, device="cpu") if kind != "none" and weight else None
+        if block is None:
+            return None
+        directions = None
+        if kind not in ("raw", "propagated") and rank is not None:
+            # With X = U S W^T, the block is B = X W, so that W = X^T B (B^T B)^-1.
+            found = block.double().numpy()
+            directions = torch.from_numpy(product(unit_rows(graph.features).T, found) @ np.linalg.pinv(found.T @ found))
+        block = weight * scale(block, scaling)
+        return cls(
+            block=block, directions=directions, kind=kind, scaling=scaling, weight=weight, width=graph.num_features
+        )
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether a node's own features are enough."""
+        return self.kind != "propagated"
+
+    def coordinates(self, rows: NDArray[np.float64]) -> Tensor:
+        """(k, d) in float32 of nodes with the features `rows`, (k, f)."""
+        if self.directions is not None:
+            rows = product(unit_rows(rows), self.directions.numpy())
+        return self.weight * scale(torch.from_numpy(rows).float(), self.scaling)
 
 
 def require_features(graph: Graph, kind: Features) -> Any:

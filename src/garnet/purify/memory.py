@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -24,6 +24,7 @@ from garnet.parameters import Device, require_device, require_parameters
 from garnet.progress import Clock, Progress
 from garnet.purify.features import feature_block
 from garnet.purify.graphical_model import base_embedding
+from garnet.purify.judge import Judge
 from garnet.purify.place import Counted, Embedding, Pruned, Revised
 from garnet.purify.planting import planted_pairs
 from garnet.purify.quantile import quantile_of
@@ -31,6 +32,7 @@ from garnet.purify.result import Ledger, Purification
 from garnet.purify.scores import Choice, Critical, Measured, Tally, TileEdges, gathered, measure, merged
 from garnet.purify.settings import Settings, Shape
 from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion, looks
+from garnet.purify.verdicts import Later
 from garnet.spectral import Chebyshev, choose_solver
 from garnet.spectral.spectrum import Solver, Spectrum, eigengap, spread_components
 
@@ -267,7 +269,15 @@ class GraphInMemory:
             parameters=self.method,
             place=repr(self.place),
             stages=tuple(self.clock.stages),
+            later=self._later(settings, embedding, pruned),
         )
+
+    def _later(self, settings: Settings, embedding: Embedding, pruned: Pruned) -> Later:
+        """What judges later edges; the points of all nodes are not kept for it, but made again."""
+        edges, measured = pruned.scored
+        bare = Embedding(None, embedding.spectrum, embedding.feature_weight)
+        decided = pruned._replace(scored=None, graph=None)
+        return partial(Judge.of, self.graph, self.planted, settings, bare, decided, measured.support[edges.given])
 
     @property
     def _solver(self) -> Solver:

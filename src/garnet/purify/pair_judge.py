@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from garnet.graph.edges import numbers
-from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.purify.features import scale
+from garnet.purify.joining import Joining
 from garnet.purify.memory import GraphInMemory
 from garnet.purify.place import Embedding, Pruned
 from garnet.purify.settings import Settings
-from garnet.purify.suspicion import LEAST_TRUST, looks
+from garnet.purify.suspicion import LEAST_TRUST
 from garnet.purify.trust import trust_of, uphold
 
 _AT_ONCE = 1 << 16
 """Pairs that are judged together: few enough that their points do not fill the memory."""
 _REMEMBERED = 4
 """Questions whose answers are kept: an attack asks the same of its pairs at every step, and of its flips in between."""
-_LEAST_VALUE = 1e-3
-"""Eigenvalues below would throw a node farther than any first order holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairJudge:
-    r"""What GARNET would make of a pair of nodes that is no edge, all else being as it is.
+    """What GARNET would make of a pair of nodes that is no edge, all else being as it is.
 
-    An edge that is written moves its own ends (see `moved`), so a made-up edge vouches for itself, the more the fewer
-    edges its ends have. What planted edges told, and the doubt in other edges of its ends, is taken as it is.
+    An edge that is written moves its own ends, as `Joining` has it. What planted edges told, and the doubt in other
+    edges of its ends, is taken as it is.
 
     Attributes:
         work: the graph.
@@ -70,7 +68,7 @@ class PairJudge:
         return found
 
     def _weights(self, pairs: Tensor) -> Tensor:
-        left, right = self._joined(pairs)
+        left, right = self.joining.joined(pairs)
         choice = self.pruned.choice
         if choice.doubt is None:
             return torch.zeros(pairs.shape[1], device=pairs.device)
@@ -81,15 +79,10 @@ class PairJudge:
         return torch.where(stays, alike.clamp_min(choice.floor), 0.0)
 
     def _trust(self, pairs: Tensor) -> Tensor:
-        (left, right), learnt = self._joined(pairs), self.pruned.learnt
-        around = self.pruned.around
+        learnt, around = self.pruned.learnt, self.pruned.around
         if learnt is None or around is None or around.concentration is None:
             return torch.ones(pairs.shape[1], device=pairs.device)
-        counts, graph = self.work.on_device.counts + 1, self.work.on_device
-        mean, rank = len(graph.columns) / graph.num_nodes, self.embedding.spectrum.rank
-        rows = torch.arange(pairs.shape[1], device=pairs.device).expand(2, -1)
-        seen = looks(rows, (left, right), (counts[pairs[0]], counts[pairs[1]]), self.shared(pairs), rank, mean)
-        odds = learnt.suspicion.log_odds(seen)
+        odds = learnt.suspicion.log_odds(self.joining.looks_joined(pairs))
         own = torch.stack([odds.sigmoid(), torch.ones_like(odds)], dim=1)
         first, second = (around.sums.to(odds)[ends] + own for ends in pairs)
         trust = trust_of(around.concentration, self.settings.caution, odds, first, second)
@@ -98,29 +91,13 @@ class PairJudge:
 
     def shared(self, pairs: Tensor) -> Tensor:
         """Common neighbours, for pairs in any order."""
-        graph = self.work.on_device
-        order = numbers(pairs[0], pairs[1], graph.num_nodes).argsort()
-        shared = torch.empty(pairs.shape[1], device=pairs.device)
-        shared[order] = shared_neighbors(graph, pairs[:, order])
-        return shared
+        return self.joining.shared(pairs)
 
-    def moved(self, nodes: Tensor, others: Tensor) -> Tensor:
-        r"""(q, r + d) where nodes (q,) end up that are joined to others (q, s), of which -1 is no node.
-
-        From :math:`\lambda_k u_k = \hat A u_k`, with s new neighbours row i of the embedding becomes, to first order,
-
-        .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + s}} + \sum_j \frac{u_k(j)}{\lambda_k \sqrt{(d_i + s) (d_j + 1)}}.
-        """
-        spectrum, points = self.embedding.spectrum, self.embedding.points
-        bare, degrees = spectrum.embedding.float(), self.work.on_device.degrees.float()
-        there, others = (others >= 0).float(), others.clamp_min(0)
-        before = degrees[nodes]
-        now = before + there.sum(dim=1)
-        pull = there * (now[:, None] * (degrees[others] + 1)).rsqrt()
-        pulls = pull[..., None] / spectrum.values.float().clamp_min(_LEAST_VALUE)
-        rows = bare[nodes] * (before / now).sqrt()[:, None] + (pulls * bare[others]).sum(dim=1)
-        return torch.cat([scale(rows, self.settings.scaling), points[nodes, spectrum.rank :]], dim=1)
-
-    def _joined(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
-        """(q, r + d) the points of both ends, moved towards each other by the edge between them."""
-        return self.moved(pairs[0], pairs[1, :, None]), self.moved(pairs[1], pairs[0, :, None])
+    @cached_property
+    def joining(self) -> Joining:
+        """What is seen of pairs."""
+        spectrum, settings = self.embedding.spectrum, self.settings
+        bare = spectrum.embedding.float()
+        return Joining(
+            self.work.on_device, self.embedding.points, bare, spectrum.values, settings.scaling, settings.tau
+        )

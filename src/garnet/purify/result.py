@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import MissingExtra
+from garnet.errors import GraphError, MissingExtra
 from garnet.graph.edges import contains
 from garnet.graph.graph import Edges
 from garnet.graph.html import html_table
@@ -22,6 +22,7 @@ from garnet.io.atomic import atomic_path
 from garnet.linalg.sparse import to_host
 from garnet.progress import Stage
 from garnet.purify.settings import Settings, plain
+from garnet.purify.verdicts import Judging, Later, Verdicts
 from garnet.spectral.spectrum import Spectrum
 
 _BATCH = 1 << 20  # edges
@@ -219,6 +220,7 @@ class Purification:
         probes: cells that were searched for the neighbours of a cell; None if all points were compared, or nobody says.
         recall: share of the true neighbours that this search expects to find.
         done_before: whether the very same call had made the output earlier, and nothing was to be done.
+        later: makes what judges edges that arrive later; None where the graph was not in memory.
     """
 
     graph: Any
@@ -233,6 +235,32 @@ class Purification:
     probes: int | None = None
     recall: float | None = None
     done_before: bool = False
+    later: Later | None = None
+
+    def judge(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
+        """What this purification makes of edges that arrive later, without a new run.
+
+        Each is judged as if it were the only new one: trusted as the graph's own edges are, and doubted where such an
+        edge would be dropped. See `garnet.purify.judge` for how, and `Verdicts.purify_again` for how long that holds.
+
+        Args:
+            edges: (2, m) two columns: the names of the first ends, or numbers where nodes have no names; and those of
+                the others. Their order does not count, nor does an edge that comes twice.
+            features: of nodes that the graph does not have, rows of numbers by the names of these.
+            numbers: whether edges are given by node numbers though nodes have names.
+
+        Raises:
+            GraphError: they are no edges; or the graph was purified on disk.
+            ParameterError: the purification had settings by which nothing can be said of new edges.
+        """
+        return self._judge(edges, features=features, numbers=numbers)
+
+    @cached_property
+    def _judge(self) -> Judging:
+        if self.later is None:
+            raise GraphError("A purification on disk keeps nothing to judge new edges by; purify in memory.")
+        judge: Judging = self.later()
+        return judge
 
     @property
     def base(self) -> Edges:

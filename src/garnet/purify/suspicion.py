@@ -116,10 +116,21 @@ class Suspicion:
         """Of being made up, (m,) in float64, by what is seen of edges, (4, m)."""
         if self.blind:
             return torch.full(seen.shape[1:], -math.inf, dtype=torch.float64, device=seen.device)
-        belief = torch.zeros(seen.shape[1], dtype=torch.float64, device=seen.device)
-        for values, knots, ranks, weight in zip(seen, self.knots, self.ranks, self.weights.tolist(), strict=True):
+        first, second, third, last = self.said(seen)
+        return self.told(first + second + third + last)
+
+    def said(self, seen: Tensor) -> Tensor:
+        """What each of what is seen of edges, (4, m), says for them, with its weight: (4, m) in float64."""
+        said = torch.zeros(seen.shape, dtype=torch.float64, device=seen.device)
+        for row, values, knots, ranks, weight in zip(
+            said, seen, self.knots, self.ranks, self.weights.tolist(), strict=True
+        ):
             if weight:
-                belief += weight * _interpolated(values.double(), knots.to(seen.device), ranks.to(seen.device))
+                row += weight * interpolated(values.double(), knots.to(seen.device), ranks.to(seen.device))
+        return said
+
+    def told(self, belief: Tensor) -> Tensor:
+        """The log-odds of being made up, (m,), by the sum of what is said."""
         told = self.level - self.slope * belief
         return told if self.credit == 1 else torch.logit(self.credit * told.sigmoid())
 
@@ -135,12 +146,12 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Sus
         mean: degree, over all nodes.
         credit: how far an edge that looks made up is doubted.
     """
-    knots, ranks = map(torch.stack, zip(*(_knots(values.double().cpu()) for values in seen.given), strict=True))
+    knots, ranks = map(torch.stack, zip(*(knots_of(values.double().cpu()) for values in seen.given), strict=True))
     features = max(0.0, alike) / _FEATURES_COUNT_FULLY
     weights = torch.tensor([1.0, mean / _NEIGHBORS_COUNT_FULLY, features, 0.0], dtype=torch.float64)
 
     def evidence(columns: Tensor) -> Evidence:
-        *said, degrees = (_interpolated(*one) for one in zip(columns.double().cpu(), knots, ranks, strict=True))
+        *said, degrees = (interpolated(*one) for one in zip(columns.double().cpu(), knots, ranks, strict=True))
         belief = sum((weight * one for weight, one in zip(weights.tolist(), said, strict=False)), torch.zeros(()))
         return Evidence(belief.expand(len(degrees)).numpy(), degrees.numpy())
 
@@ -159,15 +170,15 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Sus
     return replace(told, credit=credit * min(1.0, _SHARE_FOR_POWER * beyond / share) if share else credit)
 
 
-def _knots(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Some of the values, sorted, and the log-odds of their ranks; ties share theirs."""
+def knots_of(values: Tensor, count: int = _KNOTS) -> tuple[Tensor, Tensor]:
+    """So many of the values, sorted, and the log-odds of their ranks; ties share theirs."""
     ordered, counts = torch.unique(values, return_counts=True)
     ranks = torch.logit((counts.cumsum(0).double() - counts.double() / 2) / max(len(values), 1))
-    chosen = torch.linspace(0, max(len(ordered) - 1, 0), _KNOTS, dtype=torch.float64).round().long()
-    return (ordered[chosen], ranks[chosen]) if len(ordered) else (torch.zeros(_KNOTS), torch.zeros(_KNOTS))
+    chosen = torch.linspace(0, max(len(ordered) - 1, 0), count, dtype=torch.float64).round().long()
+    return (ordered[chosen], ranks[chosen]) if len(ordered) else (torch.zeros(count), torch.zeros(count))
 
 
-def _interpolated(values: Tensor, knots: Tensor, ranks: Tensor) -> Tensor:
+def interpolated(values: Tensor, knots: Tensor, ranks: Tensor) -> Tensor:
     """The log-odds of the ranks of values, between those of the knots; beyond them, those of the last."""
     above = torch.searchsorted(knots, values).clamp(1, len(knots) - 1)
     low, high = knots[above - 1], knots[above]

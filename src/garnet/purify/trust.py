@@ -86,17 +86,21 @@ def _trust(edges: TileEdges, measured: Measured) -> Tensor:
 def _upheld(
     weigh: bool, edges: TileEdges, measured: Measured, left: Tensor, right: Tensor
 ) -> tuple[TileEdges, Measured]:
+    trust = measured.support
+    upheld = upheld_by(trust, left[edges.ends[0], 0], right[edges.ends[1], 0])
+    weight = torch.where(edges.given & weigh, measured.weight * (upheld / trust), measured.weight)
+    return edges, Measured(measured.score, upheld, weight)
+
+
+def upheld_by(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Where an end trusts none of its edges much, that is its way, and counts against none of them in full.
 
     So trust is divided by the root of the largest that either end has, the smaller of both; and the edge that an end
     trusts most is never dropped, or the node would be left alone.
     """
-    trust, (first, second) = measured.support, (left[edges.ends[0], 0], right[edges.ends[1], 0])
     upheld = uphold(trust, first, second)
     best = (trust >= first) | (trust >= second)
-    upheld = torch.where(best, upheld.clamp_min(LEAST_TRUST), upheld)
-    weight = torch.where(edges.given & weigh, measured.weight * (upheld / trust), measured.weight)
-    return edges, Measured(measured.score, upheld, weight)
+    return torch.where(best, upheld.clamp_min(LEAST_TRUST), upheld)
 
 
 def uphold(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:

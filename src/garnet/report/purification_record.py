@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph.edges import canonical, contains
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.provenance import Provenance
@@ -21,8 +21,10 @@ from garnet.io.archive import Archive, described
 from garnet.io.limits import require_plausible
 from garnet.io.text import reading
 from garnet.linalg.sparse import to_host
+from garnet.purify.judge_file import judge_arrays
 from garnet.purify.result import Purification
 from garnet.purify.result_file import described_as, read_edges, read_made, read_nodes, read_stages, write_described
+from garnet.purify.verdicts import Later
 from garnet.report.statistics import bins, counts_in
 
 # Of each array in a file the kinds of numbers that it may have there, and the type that it has in memory.
@@ -76,6 +78,8 @@ class PurificationRecord:
         made: where it came from, with the fingerprints of the graphs `before` and `after`.
         truth: (2, t) the edges that an attack is known to have added; None if that is not known.
         accuracy: of models; None if none were trained.
+        later: makes what judges later edges, to be saved along; None in a record that was read, since no report needs
+            it: `garnet.purify.judge_file.load_judge` reads it.
     """
 
     edges: Edges
@@ -93,6 +97,7 @@ class PurificationRecord:
     made: Provenance
     truth: Edges | None
     accuracy: Accuracy | None
+    later: Later | None = None
 
     @classmethod
     def of(
@@ -145,6 +150,7 @@ class PurificationRecord:
             made=Provenance.here(command, before=before, after=result.graph),
             truth=None if truth is None else _known_edges(truth, n),
             accuracy=accuracy,
+            later=result.later,
         )
 
     def save(self, path: str | Path) -> None:
@@ -157,7 +163,14 @@ class PurificationRecord:
         facts: dict[str, Any] = {"summary": self.summary, "num_nodes": self.num_nodes, **asdict(self.made)}
         facts |= {"threshold": repr(self.threshold), "accuracy": self.accuracy and asdict(self.accuracy)}
         arrays = {one.name: value for one in fields(self) if isinstance(value := getattr(self, one.name), np.ndarray)}
-        write_described(path, "result", facts, arrays)
+        write_described(path, "result", facts, arrays | self._judge_arrays())
+
+    def _judge_arrays(self) -> dict[str, NDArray[Any]]:
+        """What new edges are judged by; none where a purification had settings by which nothing can be said of them."""
+        try:
+            return {} if self.later is None else judge_arrays(self.later())
+        except ParameterError:
+            return {}
 
     @classmethod
     def load(cls, path: str | Path) -> PurificationRecord:

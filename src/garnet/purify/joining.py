@@ -1,0 +1,121 @@
+"""What is seen of pairs of nodes, as they are and as if they were joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from garnet.graph.edges import numbers
+from garnet.linalg.common_neighbors import shared_neighbors
+from garnet.linalg.device_graph import Resident
+from garnet.purify.features import scale
+from garnet.purify.settings import Scaling
+from garnet.purify.suspicion import looks
+
+LEAST_VALUE = 1e-3
+"""Eigenvalues nearer to zero would throw the ends of an edge farther than any first order holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Joining:
+    r"""Pairs of nodes of a graph that has been embedded.
+
+    An edge that is written moves its own ends. From :math:`\lambda_k u_k = \hat A u_k`, joining i to s nodes j by edges
+    of weight w makes of row i, to first order,
+
+    .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + s w}} + \sum_j \frac{w \, u_k(j)}{\lambda_k \sqrt{(d_i + s w) (d_j + w)}},
+
+    so a made-up edge vouches for itself, the more the fewer edges its ends have.
+
+    Attributes:
+        graph: the graph that was embedded.
+        points: (n, r + d) the embedding: V on its scale, beside the features.
+        bare: (n, r) V as it is.
+        values: (r,) eigenvalues.
+        scaling: of V.
+        tau: degree regularisation.
+        weight: of an edge that is written.
+    """
+
+    graph: Resident
+    points: Tensor
+    bare: Tensor
+    values: Tensor
+    scaling: Scaling
+    tau: float = 0.0
+    weight: float = 1.0
+
+    @property
+    def rank(self) -> int:
+        """Coordinates that are spectral, r."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """Mean number of neighbours."""
+        return len(self.graph.columns) / self.graph.num_nodes
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """(n,) weighted degrees, regularised."""
+        return self.graph.degrees.float() + self.tau
+
+    @cached_property
+    def pulls(self) -> Tensor:
+        """(r,) one over each eigenvalue, none of them too near to zero."""
+        values = self.values.float()
+        return 1 / torch.where(values < 0, values.clamp_max(-LEAST_VALUE), values.clamp_min(LEAST_VALUE))
+
+    @cached_property
+    def placed(self) -> Tensor:
+        """(n,) which nodes the spectrum says something of."""
+        return self.bare.abs().amax(dim=1) > 0
+
+    @cached_property
+    def described(self) -> Tensor:
+        """(n,) which nodes have features."""
+        return self.points[:, self.rank :].abs().sum(dim=1) > 0
+
+    def looks_now(self, pairs: Tensor) -> Tensor:
+        """(4, q) what is seen of pairs (2, q) as they are; see `garnet.purify.suspicion.looks`."""
+        counts, points = self.graph.counts, self.points
+        return looks(pairs, (points, points), (counts, counts), self.shared(pairs), self.rank, self.mean)
+
+    def looks_joined(self, pairs: Tensor) -> Tensor:
+        """(4, q) what would be seen of each of some pairs (2, q) if it were joined."""
+        counts = self.graph.counts + 1
+        rows = torch.arange(pairs.shape[1], device=pairs.device).expand(2, -1)
+        of_ends = counts[pairs[0]], counts[pairs[1]]
+        return looks(rows, self.joined(pairs), of_ends, self.shared(pairs), self.rank, self.mean)
+
+    def looks(self, pairs: Tensor, there: Tensor) -> Tensor:
+        """(4, q) what is seen of pairs (2, q): of those that are `there`, as they are, and of others, if joined."""
+        seen = torch.empty(4, pairs.shape[1])
+        for which, look in ((there, self.looks_now), (~there, self.looks_joined)):
+            if which.any():
+                seen[:, which] = look(pairs[:, which])
+        return seen
+
+    def shared(self, pairs: Tensor) -> Tensor:
+        """Common neighbours, for pairs in any order."""
+        order = numbers(pairs[0], pairs[1], self.graph.num_nodes).argsort()
+        shared = torch.empty(pairs.shape[1], device=pairs.device)
+        shared[order] = shared_neighbors(self.graph, pairs[:, order])
+        return shared
+
+    def joined(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """(q, r + d) the points of both ends, moved towards each other by the edge between them."""
+        return self.moved(pairs[0], pairs[1, :, None]), self.moved(pairs[1], pairs[0, :, None])
+
+    def moved(self, nodes: Tensor, others: Tensor) -> Tensor:
+        """(q, r + d) where nodes (q,) end up that are joined to others (q, s), of which -1 is no node."""
+        there, others = (others >= 0).float() * self.weight, others.clamp_min(0)
+        before = self.degrees[nodes]
+        now = before + there.sum(dim=1)
+        pull = there * (now[:, None] * (self.degrees[others] + self.weight)).rsqrt()
+        rows = self.bare[nodes] * (before / now).sqrt()[:, None]
+        rows = rows + (pull[..., None] * self.pulls * self.bare[others]).sum(dim=1)
+        return torch.cat([scale(rows, self.scaling), self.points[nodes, self.rank :]], dim=1)
