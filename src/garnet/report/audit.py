@@ -15,7 +15,7 @@ from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Part, histogram
 from garnet.report.neighbourhood import KEPT, Ties, neighbourhood_section
 from garnet.report.rings import groups_section
-from garnet.report.sections import Section, cost_section, facts, made_section, percent, plural, table
+from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
 from garnet.report.statistics import percentages_in
 
 _SHOWN_EDGES, _SHOWN_NODES, _BINS, _FARTHEST = 50, 20, 40, 12.0
@@ -164,8 +164,10 @@ def _meanings(audit: Audit) -> Section:
             f"{plural(counts['confirmed'], 'edge was', 'edges were')} confirmed and {counts['refuted']:,} refuted, "
             "which changed the rest."
         )
+    # A table, as names and values side by side would leave the meanings no room on a phone.
+    rows = list({**WORDINGS, **SENTENCES}.items())
     text = " ".join(["A reason is said of an edge if it counts much against it, the strongest first.", *told])
-    return Section("What the reasons mean", text, facts({**WORDINGS, **SENTENCES}), wide=True)
+    return Section("What the reasons mean", text, table(["words", "meaning"], rows, labels=2), wide=True)
 
 
 def _said(value: Any) -> str:
