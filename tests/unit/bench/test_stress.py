@@ -492,5 +492,5 @@ def test_a_graph_that_nothing_can_be_told_of_is_refused(graph):
             stress(lacking, plain(), **QUICK)
     with pytest.raises(ParameterError, match="is of a Defense"):
         stress(graph, GCN(), **QUICK)
-    with pytest.raises(GarnetError, match="not the records of one defence"):
+    with pytest.raises(GarnetError, match="accuracy without an attack is missing"):
         Battery(())
