@@ -29,10 +29,16 @@ def collect(
         GraphError: it does not hold a graph; the message says why.
     """
     with source.reading():
-        heads, tails, weights = _all_pairs(source)
+        if source.named is None:
+            (heads, tails, weights), known = _all_pairs(source), None
+        else:
+            (heads, tails, weights), known = source.named()
         n, names = source.num_nodes, source.names
         if n is None:
-            found, heads, tails = _numbered(heads, tails, also)
+            if known is None:
+                found, heads, tails = _numbered(heads, tails, also)
+            else:
+                found, heads, tails = _placed(heads, tails, known, also)
             n = len(found)
             names = checked_names(found, n)
         row_is: RowIs = "edge" if symmetrize else source.row_is
@@ -82,6 +88,17 @@ def _numbered(
     names, places = np.unique(known, return_inverse=True)
     rows, cols = places[: 2 * len(heads)].reshape(2, -1).astype(np.int64)
     return names, rows, cols
+
+
+def _placed(
+    heads: NDArray[np.int64], tails: NDArray[np.int64], known: list[str], also: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """The same where both columns are places among names that are known."""
+    texts = sorted({*known, *(() if also is None else also.astype(np.str_).tolist())})
+    require_memory(4 * len(texts) * max(map(len, texts), default=0), "the table of its node names")
+    position = {name: i for i, name in enumerate(texts)}
+    place = np.array([position[name] for name in known], np.int64)
+    return np.array(texts, np.str_), place[heads], place[tails]
 
 
 def _all_rows(features: FeatureRows, n: int) -> FeatureBlock:

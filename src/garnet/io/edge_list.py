@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError
 from garnet.io.atomic import atomic_path
 from garnet.io.checks import Pairs, checked_pairs
-from garnet.io.edge_source import EdgeSource, GraphArrays, rows_between
+from garnet.io.edge_source import EdgeSource, GraphArrays, NamedPairs, named, rows_between
 from garnet.io.table_layout import TableOptions
 from garnet.io.text import BYTE_ORDER_MARK, line_breaks, read_chunks, read_lines, read_text, reading, require_text_alone
 from garnet.io.text_rows import LONGEST_NAME, columns_of, decoded, rows_in
@@ -50,12 +50,17 @@ def open_edge_list(path: Path, options: TableOptions, *, candidates: Sequence[st
     with reading(path):
         table = _begins(path, options, candidates)
 
-    def edges(at_once: int | None) -> Iterator[Pairs]:
+    def numbered(at_once: int | None) -> Iterator[NamedPairs]:
         with reading(path):
             yield from _pairs(_texts_of(path, at_once, options.encoding), table, only_integers=at_once is not None)
 
+    def edges(at_once: int | None) -> Iterator[Pairs]:
+        for pairs, names in numbered(at_once):
+            yield pairs if names is None else named(pairs, names)
+
     return EdgeSource(
         edges=edges,
+        named=lambda: next(numbered(None)),
         num_nodes=None,
         row_is="either",
         text=path,
@@ -105,8 +110,10 @@ def _texts_of(path: Path, at_once: int | None, encoding: str) -> Iterator[tuple[
         yield line, text
 
 
-def _pairs(pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only_integers: bool) -> Iterator[Pairs]:
-    """The edges of each piece of a text in which there is any row.
+def _pairs(
+    pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only_integers: bool
+) -> Iterator[NamedPairs]:
+    """The edges of each piece of a text in which there is any row, and names, if ends are places among these.
 
     Args:
         pieces: the text, in UTF-8 and without a byte order mark, cut at ends of lines; with the number of the first
@@ -118,7 +125,7 @@ def _pairs(pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only
     Raises:
         GraphError: a row is malformed, and its line is named; or there is none.
     """
-    begun, found = False, 0
+    begun = False
     for line, text in pieces:
         if table is None:
             continue
@@ -133,9 +140,8 @@ def _pairs(pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only
                 header = False  # the names of a header could not be told from others
             if only_integers and header and not table.certain:
                 table = table.with_header(True)
-        heads, tails, weights = columns_of(text, line, table, header=header, only_integers=only_integers)
-        found += len(heads)
-        yield checked_pairs(heads, tails, weights, None)
+        heads, tails, weights, names = columns_of(text, line, table, header=header, only_integers=only_integers)
+        yield checked_pairs(heads, tails, weights, None), names
     if table is None or not begun:
         raise GraphError("it has no edges.")
 

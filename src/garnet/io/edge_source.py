@@ -49,6 +49,16 @@ class FeatureRows:
     by_columns: bool = False
 
 
+NamedPairs: TypeAlias = "tuple[Pairs, list[str] | None]"
+"""Pairs, and the names of nodes, if their ends are places among these, each of which has some pair; or None."""
+
+
+def named(pairs: Pairs, names: list[str]) -> Pairs:
+    """Pairs whose ends are names, in arrays of Python's objects."""
+    table = np.array(names, np.object_)
+    return table[pairs[0]], table[pairs[1]], pairs[2]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeSource:
     """A graph as its reader gives it; what is known of the nodes is checked as it is made, the rest as it is read.
@@ -59,6 +69,7 @@ class EdgeSource:
         num_nodes: number of nodes, n; None where the ends of the pairs are names, and nodes are numbered in the order
             of these. Names are integers of 64 bits, or in pieces of any size also texts, in arrays of Python's objects.
         row_is: what a pair is.
+        named: gives all pairs at once by the places of names, which is faster; None where nobody has these.
         features: of the nodes; or None.
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
@@ -74,6 +85,7 @@ class EdgeSource:
     edges: Callable[[int | None], Iterator[Pairs]]
     num_nodes: int | None
     row_is: RowIs
+    named: Callable[[], NamedPairs] | None = None
     features: FeatureRows | None = None
     labels: NDArray[Any] | None = None
     split: Parts | None = None

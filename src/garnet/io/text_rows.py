@@ -22,8 +22,11 @@ LONGEST_NAME = 1000
 
 ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 
-Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]
-"""The two ends of some rows, integers or Python's texts, and the rows' weights; None if they have none."""
+Weights = NDArray[np.float64] | None
+"""Of rows; None if they have none."""
+
+Columns = tuple[NDArray[Any], NDArray[Any], Weights, list[str] | None]
+"""The two ends of some rows, as integers; the rows' weights; and names, if ends are places among these."""
 
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _ROWS_AT_ONCE = 1 << 16
@@ -50,7 +53,7 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
         return found
     try:
         found = _thorough(text, first, table, header)
-        if not only_integers or found[0].dtype.kind != "O":
+        if not only_integers or found[3] is None:
             return found
     except csv.Error as error:
         raise GraphError(f"its rows are malformed ({error}).") from error
@@ -97,7 +100,7 @@ class _Growing:
         Raises:
             _FaultyRow: one of them is no edge.
         """
-        if any(len(row) != self._layout.width for row in rows):
+        if {*map(len, rows)} != {self._layout.width}:
             raise _FaultyRow
         columns = list(zip(*rows, strict=True))
         for end, place in zip(self._ends, self._layout.ends, strict=True):
@@ -105,10 +108,11 @@ class _Growing:
         if self._layout.weight is None:
             return
         cells = columns[self._layout.weight]
-        if any("_" in cell for cell in cells):
+        if "_" in "".join(cells):
             raise _FaultyRow
         try:
-            self._weights.extend(float(as_number(cell, self._decimal)) for cell in cells)
+            plain = cells if self._decimal == "." else [as_number(cell, self._decimal) for cell in cells]
+            self._weights.extend(map(float, plain))
         except ValueError:
             raise _FaultyRow from None
 
@@ -124,11 +128,12 @@ class _Growing:
     def columns(self) -> Columns:
         """All rows that were read."""
         names = list(self._numbers.of_names)
-        whole = all(map(fits, names))
-        table = np.array([int(name) for name in names], np.int64) if whole else np.array(names, np.object_)
-        heads, tails = (table[np.frombuffer(end, np.int64)] if end else table[:0] for end in self._ends)
         weights = None if self._layout.weight is None else np.array(self._weights, np.float64)
-        return heads, tails, weights
+        heads, tails = (np.array(end, np.int64) for end in self._ends)
+        if not all(map(fits, names)):
+            return heads, tails, weights, names
+        table = np.array([int(name) for name in names], np.int64)
+        return table[heads], table[tails], weights, None
 
 
 def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) -> Columns:
@@ -237,7 +242,7 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
         rows = parse_table(text.lstrip(b"\r\n"), _DTYPES[layout.width], delimiter=mark, skip_rows=int(skip))
     except ValueError:
         return None
-    return rows["f0"], rows["f1"], rows["f2"] if layout.width == 3 else None
+    return rows["f0"], rows["f1"], rows["f2"] if layout.width == 3 else None, None
 
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
