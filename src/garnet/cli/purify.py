@@ -87,7 +87,9 @@ def purify(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            "--ledger", help="Also write every edge, kept, dropped or new, with score and reason: .csv or .parquet."
+            "--ledger",
+            help="Also write every edge, kept, dropped or new, with score and reason: .csv or .parquet; or for Gephi "
+            ".gexf or .graphml.",
         ),
     ] = None,
     nodes_out: Annotated[
@@ -114,6 +116,7 @@ def purify(
     from garnet.graph.files import left_out, require_archive, require_writable
     from garnet.io.table_file import require_table, save_table
     from garnet.places.on_disk import OnCluster, OnDisk
+    from garnet.purify.drawing import DRAWINGS, drawing_of, save_drawing
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
     from garnet.purify.tables import ledger_table, node_table
@@ -146,7 +149,9 @@ def purify(
     for option, table in (("--ledger", ledger), ("--nodes-out", nodes_out)):
         if table is not None and not isinstance(place, InMemory):
             raise ParameterError(f"With --memory or --cluster there is no table for {option}; leave {option} out.")
-        if table is not None:
+        if table is not None and table == ledger and table.suffix.lower() in DRAWINGS:
+            require_writable(table)
+        elif table is not None:
             require_table(table)
     if save_as is not None:
         if not isinstance(place, InMemory):
@@ -176,7 +181,9 @@ def purify(
         result = purifier.purify(graph, place=place, progress=progress)
         progress(Step("write"))
         _write(source, graph, result, output, outputs.staged(output))
-        if ledger is not None:
+        if ledger is not None and ledger.suffix.lower() in DRAWINGS:
+            save_drawing(drawing_of(graph, result.graph, result.ledger), outputs.staged(ledger))
+        elif ledger is not None:
             save_table(ledger_table(graph, result), outputs.staged(ledger))
         if nodes_out is not None:
             save_table(node_table(graph, result), outputs.staged(nodes_out))
@@ -196,6 +203,7 @@ def _write(source: Path, graph: Graph, result: Purification, output: Path, stage
     """
     from garnet.io.edge_list import TEXT_MARKS, save_edge_list
     from garnet.io.table_file import save_table
+    from garnet.purify.drawing import DRAWINGS, drawing_of, save_drawing
     from garnet.purify.kept_rows import PARQUET, keeps_rows, write_kept_rows
     from garnet.purify.tables import edge_table
 
@@ -208,6 +216,8 @@ def _write(source: Path, graph: Graph, result: Purification, output: Path, stage
     elif ending in TEXT_MARKS:
         table = edge_table(graph, result)
         save_edge_list(result.graph.to_arrays(), staged, {name: table[name] for name in ("status", "original")})
+    elif ending in DRAWINGS:
+        save_drawing(drawing_of(graph, result.graph, result.ledger, dropped=False), staged)
     else:
         result.graph.save(staged)
 

@@ -17,29 +17,33 @@ from garnet.io.gexf import draw_gexf
 from garnet.io.graphml import draw_graphml
 from garnet.purify.result import AnyLedger, Ledger
 
-_WRITERS = {".graphml": draw_graphml, ".gexf": draw_gexf}
+DRAWINGS = {".graphml": draw_graphml, ".gexf": draw_gexf}
+"""What writes a drawing, by the ending of its file."""
 
 
-def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger) -> Drawing:
+def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger, *, dropped: bool = True) -> Drawing:
     """The edges of a graph and those that it was given in exchange, with columns that say what became of each.
 
     These are `weight`, that of an edge that stays, or of one that is gone that which it had; `weight_given`, that of
-    the input; `status`: `kept`, `dropped` or `added`; `score`; and where planted edges told, `suspicion`, from 0 to 1.
+    the input; `status`: `kept`, `dropped` or `new`; `score`; and where planted edges told, `suspicion`, from 0 to 1.
 
     Args:
         given: the graph that was purified.
         cleaned: what came out.
         ledger: of the purification.
+        dropped: whether edges that are gone are drawn, too.
     """
     batches = list(ledger.batches())
     edges = np.concatenate([batch.edges for batch in batches], axis=1).astype(np.int64)
     columns: dict[str, NDArray[Any]] = {
-        "status": np.concatenate([batch.status for batch in batches]),
+        "status": np.concatenate([np.where(batch.status == "added", "new", batch.status) for batch in batches]),
         "score": np.concatenate([batch.scores for batch in batches]),
     }
     if isinstance(ledger, Ledger) and ledger.trust is not None:
         columns["suspicion"] = 1 - ledger.trust.cpu().numpy()
     shown = columns["status"] != "rejected"
+    if not dropped:
+        shown &= columns["status"] != "dropped"
     edges, columns = edges[:, shown], {name: column[shown] for name, column in columns.items()}
     before, after = _weights(given.adjacency, edges), _weights(cleaned.adjacency, edges)
     weight = np.where(np.isnan(after), before, after)
@@ -60,9 +64,9 @@ def save_drawing(drawing: Drawing, path: str | Path) -> None:
         GraphError: it ends in something else, or a text cannot be kept in XML.
         GarnetError: the file cannot be written.
     """
-    write = _WRITERS.get(Path(path).suffix.lower())
+    write = DRAWINGS.get(Path(path).suffix.lower())
     if write is None:
-        raise GraphError(f"A drawing is written to a file that ends in {' or '.join(_WRITERS)}. Got {str(path)!r}.")
+        raise GraphError(f"A drawing is written to a file that ends in {' or '.join(DRAWINGS)}. Got {str(path)!r}.")
     with atomic_path(path) as unfinished, unfinished.open("wb") as stream:
         write(drawing, stream)
 

@@ -134,7 +134,7 @@ def test_a_drawing_says_what_became_of_each_edge(tmp_path, ending):
     for u, v, data in drawn.edges(data=True):
         i, j = int(u[1:]), int(v[1:])
         old, new = given.adjacency[i, j], result.graph.adjacency[i, j]
-        fates = {(True, True): "kept", (True, False): "dropped", (False, True): "added"}
+        fates = {(True, True): "kept", (True, False): "dropped", (False, True): "new"}
         assert data["status"] == fates[old > 0, new > 0]
         assert data["weight"] == pytest.approx(new or old, rel=1e-6)
         assert data.get("weight_given", 0) == pytest.approx(old)
