@@ -9,6 +9,7 @@ five, after one that warms up; beside the wall time, that of the processors, whi
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ BATCH, NEW, EACH, SINGLE, REPEATS = 200_000, 20_000, 10, 20, 5
 
 def main() -> None:
     """Measure every graph, and write the record."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     set_num_threads(1)
     figures: dict[str, Any] = {}
     for name in GRAPHS:

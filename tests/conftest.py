@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# A console asks once, when it is first imported, and in a terminal that is none has 80 columns otherwise.
+os.environ["COLUMNS"] = "200"
+
 from garnet.cli import main
 from garnet.io.scratch import Scratch
 
@@ -37,7 +40,6 @@ def scratch(tmp_path) -> Iterator[Path]:
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Run `garnet` with arguments; gives exit status, standard output and standard error."""
-    monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["garnet", *map(str, arguments)])

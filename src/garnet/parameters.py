@@ -20,6 +20,9 @@ from garnet.errors import ParameterError, brief
 _MOST = 2**31 - 1
 # Nor is any number, but for infinity: float32 ends at 3.4e38, and numbers are multiplied.
 _LARGEST = 1e30
+LATER = "later"
+"""In the metadata of a dataclass's field: records that are older do not have it. What says, in records and their keys,
+what was measured leaves it out while it has its default, so that older records stay what they were."""
 
 
 def _python(value: Any) -> Any:

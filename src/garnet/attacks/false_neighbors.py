@@ -36,7 +36,7 @@ class FalseNeighbors(Attack):
     A purifier such as GARNET joins nodes that are near each other in an embedding. A node that is joined to several
     nodes of one class, which resemble it and are joined among themselves, is pulled to their place: there its nearest
     neighbours are of that class, and the edges share neighbours and so vouch for each other. For each node that is
-    still right and each pocket, the attack estimates where the node ends up (`PairJudge.moved`), which neighbours it
+    still right and each pocket, the attack estimates where the node ends up (`Joining.moved`), which neighbours it
     has there, and which of the new edges are kept. What promises most for each flip is tried; then the defence is run
     anew, and what did not help is taken back, so that the budget is free for others. What really did most harm counts.
 

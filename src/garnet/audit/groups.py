@@ -198,16 +198,27 @@ def _parts(members: Places, edges: Edges, weights: Numbers, n: int) -> list[Plac
         return [members]
     matrix = _matrix(members, edges, weights, n)
     degrees = matrix.sum(axis=1)
-    # Halves by the sign of the vector along which the fewest edges are cut (Fiedler 1973), the constant one moved away.
+    # The vector along which the fewest edges are cut (Fiedler 1973), the constant one moved away.
     laplacian = np.diag(degrees) - matrix + 2 * degrees.max() / len(members)
     _, vectors = eigh(laplacian, subset_by_index=[0, 0])
-    side = vectors[:, 0] > 0
+    side = _fewest_cut(matrix, vectors[:, 0])
     density = matrix.sum() / 2 / len(members)
     halves = [members[side], members[~side]]
     held = [matrix[np.ix_(one, one)].sum() / 2 / max(int(one.sum()), 1) for one in (side, ~side)]
     if min(map(len, halves)) < _LEAST_MEMBERS or min(held) < _KEEPS * density:
         return [members]
     return [part for half in halves for part in _parts(half, edges, weights, n)]
+
+
+def _fewest_cut(matrix: Numbers, values: Numbers) -> NDArray[np.bool_]:
+    """One side of the set, whose nodes are in the order of the values: that with the least cut for its smaller side."""
+    order = np.argsort(values, kind="stable")
+    ranked = matrix[np.ix_(order, order)]
+    cut = np.cumsum(ranked.sum(axis=1) - 2 * np.tril(ranked, -1).sum(axis=1))[:-1]
+    sizes = np.arange(1, len(order))
+    side = np.zeros(len(order), dtype=bool)
+    side[order[: 1 + int(np.argmin(cut / np.minimum(sizes, sizes[::-1])))]] = True
+    return side
 
 
 def _matrix(members: Places, edges: Edges, weights: Numbers, n: int) -> Numbers:

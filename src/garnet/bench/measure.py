@@ -24,6 +24,7 @@ from garnet.bench.schema import LONGEST_REASON
 from garnet.errors import GarnetError, GraphError
 from garnet.graph.graph import Graph, as_graph
 from garnet.machine import machine, peak_memory, versions
+from garnet.parameters import LATER
 from garnet.progress import Clock, Progress, Stage, Step, seconds_of
 from garnet.training.predictor import Predictor
 
@@ -116,7 +117,7 @@ def _record(cell: Cell, seconds: dict[str, float], **known: Any) -> Record:
 
 
 def effective_parameters(value: Any) -> Any:
-    """All parameters of a defence and of its parts, as plain values."""
+    """All parameters of a defence and of its parts, as plain values, but for what is `LATER` and as it always was."""
     if value is None:
         return {}
     if isinstance(value, list | tuple):
@@ -126,6 +127,7 @@ def effective_parameters(value: Any) -> Any:
     return {"name": type(value).__name__} | {
         one.name: None if (part := getattr(value, one.name)) is None else effective_parameters(part)
         for one in fields(value)
+        if LATER not in one.metadata or getattr(value, one.name) != one.default
     }
 
 

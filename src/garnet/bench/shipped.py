@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def require_outside(path: Path) -> None:
     Raises:
         ParameterError: the path leads there.
     """
-    if path.resolve().is_relative_to(PACKAGE.resolve()):
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(PACKAGE)):
         raise ParameterError(
             f"Records are not kept inside the library, where {path} is; go to another folder, or name a file with -o."
         )

@@ -48,6 +48,7 @@ def check(
     from garnet.bench.recheck import compare
     from garnet.bench.study import Study
     from garnet.errors import GarnetError
+    from garnet.io.scratch import Scratch
     from garnet.io.targets import require_file, require_other
 
     found = read_recorded(source)
@@ -60,8 +61,8 @@ def check(
     took = sum(record.seconds.get("total", 0.0) for record in chosen.values())
     err.print(f"measuring {len(chosen)} cells again; they took {took:.0f} s when they were recorded", soft_wrap=True)
     study = Study(str(source), "", tuple(chosen))
-    with tempfile.TemporaryDirectory() as folder, live(len(chosen)) as progress:
-        kept = output or Path(folder) / "now.jsonl"
+    with Scratch.make(Path(tempfile.gettempdir())) as scratch, live(len(chosen)) as progress:
+        kept = output or scratch.folder / "now.jsonl"
         summary = runner.run(study, kept, jobs=jobs, device=device, again=True, progress=progress)
     if summary.interrupted:
         raise typer.Exit(130)

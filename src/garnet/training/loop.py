@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, repeat
 from typing import Any, Generic, NamedTuple
 
@@ -14,6 +14,7 @@ from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, P
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
 from garnet.parameters import (
+    LATER,
     Checked,
     Count,
     Natural,
@@ -64,7 +65,7 @@ class Training(Checked):
     confidence: ShareAboveZero | None = None
     batch_size: Count | None = None
     fanout: tuple[Count, ...] = (10, 10)
-    class_weights: ClassWeights | None = None
+    class_weights: ClassWeights | None = field(default=None, metadata={LATER: True})
 
     @property
     def rates(self) -> tuple[float, ...]:

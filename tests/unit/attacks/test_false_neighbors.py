@@ -93,7 +93,7 @@ def test_a_pocket_moves_a_node_about_as_far_as_estimated(graph):
     owner = int(np.flatnonzero(degrees == 3)[0])
     others = [one for one in range(200) if one not in {owner, *graph.adjacency[[owner]].indices}]
     pocket = [one for one in others if graph.labels[one] != graph.labels[owner]][:3]
-    estimated = judge.moved(torch.tensor([owner]), torch.tensor([pocket]))[0]
+    estimated = judge.joining.moved(torch.tensor([owner]), torch.tensor([pocket]))[0]
     flips = np.sort(np.array([[owner] * 3, pocket]), axis=0)
     after = purifier.relaxed(Perturbation.of(graph, flips).apply(graph)).judge
     before, now = (one.embedding.points for one in (judge, after))

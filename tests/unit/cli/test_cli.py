@@ -184,8 +184,8 @@ REFUSED = [
     ("rank too large", small, ["in.npz", "--rank", "5"], "'rank' parameter of GARNET must be below 5"),
     ("rank in words", small, ["in.npz", "--rank", "ten"], "must be a number, 'low' or 'auto'. Got 'ten' instead"),
     ("gamma out of range", small, ["in.npz", "--gamma", "2"], "'gamma' parameter of GARNET must be between 0 and 1"),
-    ("unknown features", small, ["in.npz", "--features", "bag"], "must be one of 'auto', 'none', 'raw'"),
-    ("no features", small, ["in.npz", "--features", "raw"], "the graph has no features"),
+    ("unknown features", small, ["in.npz", "--features-as", "bag"], "must be one of 'auto', 'none', 'raw'"),
+    ("no features", small, ["in.npz", "--features-as", "raw"], "the graph has no features"),
     ("no such device", small, ["in.npz", "--device", "cuda:9"], "must be a device that torch has here"),
 ]
 

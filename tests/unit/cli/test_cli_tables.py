@@ -114,7 +114,7 @@ def test_accounts_give_labels_features_and_a_split(command, payments, tmp_path):
         (("--source", "payer", "--target", "payeee"), "did you mean 'payee'"),
         ((*NAMED, "--label", "fraud"), "--label fraud is of a table of nodes; give that with --nodes"),
         ((*NAMED, "--nodes", "missing.csv"), "there is no such file"),
-        ((*NAMED, "--memory", "1GB"), "With --memory or --cluster a table is read in pieces"),
+        ((*NAMED, "--memory", "2GB"), "With --memory or --cluster a table is read in pieces"),
         ((*NAMED, "--duplicates", "mean"), "max, sum, count or first"),
     ],
 )

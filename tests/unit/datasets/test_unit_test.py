@@ -275,7 +275,7 @@ def test_the_study_finds_the_worst_source_of_each_budget(command, data):
     assert "Black-box unit test: unit-test-cora-ml, poisoning" in titles
     assert "under the worst of its 2 sources" in out
     assert "citeseer has 90 nodes" in out
-    records, _ = read_records(data / "results" / "unit-test.jsonl")
+    records, _ = read_records(data / "unit-test.jsonl")
     assert len(records) == 2 * 2 * 2 + 2 * 2 * 2 * (2 + 1)
 
     status, shown, _ = command("show", "unit-test", "--markdown")
@@ -300,7 +300,7 @@ def test_the_study_finds_the_worst_source_of_each_budget(command, data):
 def test_edges_do_not_matter_to_a_model_that_reads_none(command, data):
     write(data)
     assert command("run", "unit-test", "--defense", "none", "--backbone", "mlp", "--scenario", "evasion")[0] == 0
-    records, _ = read_records(data / "results" / "unit-test.jsonl")
+    records, _ = read_records(data / "unit-test.jsonl")
     assert {record.cell["measure"] for record in records} == {"evasion"}
     for graph in ("unit-test-cora-ml", "unit-test-citeseer"):
         for split in SPLITS:
