@@ -27,6 +27,8 @@ from garnet.cli.tables import require_plain_tables, said_of_tables
 from garnet.progress import Step
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from garnet.graph.graph import Graph
     from garnet.purify.result import Purification
     from garnet.purify.settings import Features
@@ -180,11 +182,12 @@ def purify(
         graph = read_graph(source, symmetrize)
         result = purifier.purify(graph, place=place, progress=progress)
         progress(Step("write"))
-        _write(source, graph, result, output, outputs.staged(output))
+        times = _times(source, graph)
+        _write(source, graph, result, output, outputs.staged(output), times)
         if ledger is not None and ledger.suffix.lower() in DRAWINGS:
             save_drawing(drawing_of(graph, result.graph, result.ledger), outputs.staged(ledger))
         elif ledger is not None:
-            save_table(ledger_table(graph, result), outputs.staged(ledger))
+            save_table(ledger_table(graph, result, times), outputs.staged(ledger))
         if nodes_out is not None:
             save_table(node_table(graph, result), outputs.staged(nodes_out))
         if save_as is not None:
@@ -196,7 +199,17 @@ def purify(
     say_result(source, output, result.summary(), as_json=as_json)
 
 
-def _write(source: Path, graph: Graph, result: Purification, output: Path, staged: Path) -> None:
+def _times(source: Path, graph: Graph) -> NDArray[Any] | None:
+    """When the edges were, if somebody said which column of the table has that."""
+    from garnet.purify.kept_rows import edge_times
+
+    options, _ = said_of_tables()
+    return None if options.time is None else edge_times(source, options, graph)
+
+
+def _write(
+    source: Path, graph: Graph, result: Purification, output: Path, staged: Path, times: NDArray[Any] | None
+) -> None:
     """Write the purified graph, as a table where the ending says so.
 
     Where nothing may be added to a table, its rows are written as they were, but for those of dropped edges.
@@ -212,10 +225,11 @@ def _write(source: Path, graph: Graph, result: Purification, output: Path, stage
         kept, every = write_kept_rows(source, said_of_tables()[0], graph, result, staged)
         err.print(f"wrote {kept:,} of the {every:,} rows of {printable(source.name)} as they were", soft_wrap=True)
     elif ending == PARQUET:
-        save_table(edge_table(graph, result), staged)
+        save_table(edge_table(graph, result, times), staged)
     elif ending in TEXT_MARKS:
-        table = edge_table(graph, result)
-        save_edge_list(result.graph.to_arrays(), staged, {name: table[name] for name in ("status", "original")})
+        table = edge_table(graph, result, times)
+        more = {name: column for name, column in table.items() if name not in ("source", "target", "weight")}
+        save_edge_list(result.graph.to_arrays(), staged, more)
     elif ending in DRAWINGS:
         save_drawing(drawing_of(graph, result.graph, result.ledger, dropped=False), staged)
     else:

@@ -29,6 +29,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "target_column": _option(str | None, "--target", "The column of the second ends.", None, "COLUMN"),
     "weight_column": _option(str | None, "--weight", "The column of the weights.", None, "COLUMN"),
+    "time_column": _option(str | None, "--time", "The column of times, which written tables keep.", None, "COLUMN"),
+    "before": _option(
+        str | None, "--before", "Leave out rows with this time or a later one: 2024-05-31, or a number.", None, "TIME"
+    ),
     "header": _option(bool | None, "--header/--no-header", "Whether the first row of a text is a header."),
     "delimiter": _option(
         str | None, "--delimiter", "What stands between the cells of a text.  [default: what divides all rows alike]"
@@ -87,6 +91,8 @@ def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
         source=said["source_column"],
         target=said["target_column"],
         weight=said["weight_column"],
+        time=said["time_column"],
+        before=said["before"],
         header=said["header"],
         delimiter="\t" if delimiter in ("\\t", "tab") else delimiter,
         decimal=said["decimal"],

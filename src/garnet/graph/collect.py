@@ -48,6 +48,7 @@ def collect(
     report = ReadReport(
         table=source.table,
         pairs=len(heads),
+        later=source.later(),
         nodes=n,
         edges=adjacency.nnz // 2,
         loops=merged.loops,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, read_graph
@@ -23,6 +24,8 @@ def load_graph(
     source: Column | None = None,
     target: Column | None = None,
     weight: Column | None = None,
+    time: Column | None = None,
+    before: Any = None,
     header: bool | None = None,
     delimiter: str | None = None,
     decimal: str = ".",
@@ -81,6 +84,9 @@ def load_graph(
         source: of a table, the column of the first ends.
         target: of a table, the column of the second ends.
         weight: of a table, the column of the weights.
+        time: of a table, the column of times, which `before` needs.
+        before: leave out rows with this time or a later one: a number, or a date such as 2024-05-31 or
+            2024-05-31T18:00; those without a time zone are in UTC.
         header: whether the first row of a text is a header.
         delimiter: what stands between the cells of a text; a blank for any number of blanks.
         decimal: what stands before the fraction of a number in a text: a point or a comma.
@@ -101,6 +107,8 @@ def load_graph(
         source=source,
         target=target,
         weight=weight,
+        time=time,
+        before=before,
         header=header,
         delimiter=delimiter,
         decimal=decimal,

@@ -211,6 +211,8 @@ def as_graph(
     source: Column | None = None,
     target: Column | None = None,
     weight: Column | None = None,
+    time: Column | None = None,
+    before: Any = None,
     duplicates: Duplicates = "max",
     nodes: Any = None,
     id: str | None = None,  # noqa: A002
@@ -237,6 +239,8 @@ def as_graph(
             doubt, as by `load_graph`.
         target: of a table, the column of the second ends.
         weight: of a table, the column of the weights.
+        time: of a table, the column of times, which `before` needs.
+        before: leave out rows with this time or a later one: a number, or a date, as text in the form 2024-05-31.
         duplicates: of a table, what becomes of several rows for one edge: `max`, `sum`, `count` or `first`.
         nodes: a table of nodes: a DataFrame, or the path of a .csv, .tsv or .parquet file. Nodes that are only in it
             have no edges. See `garnet.NodeTable` for how its columns are read.
@@ -272,7 +276,7 @@ def as_graph(
     said = features, labels, split, names, nodes, relation, bipartite
     if isinstance(data, Graph) and all(part is None for part in said):
         return data
-    options = TableOptions(source=source, target=target, weight=weight, duplicates=duplicates)
+    options = TableOptions(source=source, target=target, weight=weight, time=time, before=before, duplicates=duplicates)
     table: NodeTable | None = None
     if nodes is not None:
         named: dict[str, Any] = {"id": id, "features": features, "labels": labels, "split": split}

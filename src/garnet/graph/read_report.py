@@ -12,6 +12,7 @@ class ReadReport:
     Attributes:
         table: how a table of edges was read, in words; empty for other sources.
         pairs: rows or pairs that were given.
+        later: rows that were left out because of their times.
         nodes: of the graph.
         edges: of the graph.
         loops: pairs of a node with itself, dropped.
@@ -24,6 +25,7 @@ class ReadReport:
 
     table: str = ""
     pairs: int = 0
+    later: int = 0
     nodes: int = 0
     edges: int = 0
     loops: int = 0
@@ -46,6 +48,7 @@ class ReadReport:
 
     def _changed(self) -> tuple[tuple[int, str, str], ...]:
         return (
+            (self.later, "later row", "left out"),
             (self.loops, "loop", "dropped"),
             (self.zeros, "row", "of weight zero dropped"),
             (self.repeated, "duplicate", f"merged ({self.duplicates})"),

@@ -67,6 +67,7 @@ def open_edge_list(path: Path, options: TableOptions, *, candidates: Sequence[st
         path=path,
         table="" if table is None else str(table),
         duplicates=options.duplicates,
+        later=lambda: 0 if table is None or table.until is None else table.until.left_out,
     )
 
 
@@ -150,10 +151,12 @@ def filter_rows(
     path: Path,
     options: TableOptions,
     candidates: Sequence[str],
-    kept: Callable[[list[str], list[str]], NDArray[np.bool_]],
+    kept: Callable[[Sequence[str], Sequence[str]], NDArray[np.bool_]],
     output: Path,
 ) -> tuple[int, int]:
     """Write the rows of a table of which something holds, with its header; gives how many, and of how many.
+
+    Rows that were left out because of their times count as rows, and are not written.
 
     Args:
         path: a text that has been read before.
@@ -163,23 +166,53 @@ def filter_rows(
         output: the file, a text; its ending says what stands between cells.
     """
     stayed = every = 0
-    with reading(path):
-        table = _begins(path, options, candidates)
-        text = read_text(path, options.encoding).removeprefix(BYTE_ORDER_MARK)
+    table, rows = _known_rows(path, options, candidates)
     with atomic_path(output) as unfinished, unfinished.open("wb") as file:
         stream = io.TextIOWrapper(_packing(output, file), encoding="utf-8", newline="", write_through=True)
         ending = Path(output.name.lower().removesuffix(".gz")).suffix
         writer = csv.writer(stream, delimiter=TEXT_MARKS[ending][0], lineterminator="\n")
-        rows = rows_in(text, "," if table is None else table.delimiter)
-        if table is not None and table.header:
+        if table.header:
             writer.writerow(next(rows))
-        while table is not None and (some := list(islice(rows, _ROWS_AT_ONCE))):
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
             heads, tails = ([row[place].strip() for row in some] for place in table.layout.ends)
-            mask = kept(heads, tails)
+            mask = _counted(some, table)
+            mask[mask] = kept(list(compress(heads, mask)), list(compress(tails, mask)))
             writer.writerows(compress(some, mask.tolist()))
             stayed, every = stayed + int(mask.sum()), every + len(some)
         stream.close()
     return stayed, every
+
+
+def timed_rows(
+    path: Path, options: TableOptions, candidates: Sequence[str]
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Both ends and the times of the rows that count, some at a time; the arguments are those of `filter_rows`."""
+    table, rows = _known_rows(path, options, candidates)
+    if table.header:
+        next(rows)
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        count = list(compress(some, _counted(some, table)))
+        heads, tails, times = (
+            [row[place].strip() for row in count] for place in (*table.layout.ends, table.layout.time or 0)
+        )
+        yield heads, tails, times
+
+
+def _known_rows(path: Path, options: TableOptions, candidates: Sequence[str]) -> tuple[TextTable, Iterator[list[str]]]:
+    """How a text is read that has been read before, and its rows."""
+    with reading(path):
+        table = _begins(path, options, candidates)
+        if table is None:
+            raise GraphError("it has no edges.")
+        return table, rows_in(read_text(path, options.encoding).removeprefix(BYTE_ORDER_MARK), table.delimiter)
+
+
+def _counted(rows: list[list[str]], table: TextTable) -> NDArray[np.bool_]:
+    """Which rows count, by their times."""
+    place = table.layout.time
+    if table.until is None or place is None:
+        return np.ones(len(rows), bool)
+    return table.until.mask(row[place].strip() for row in rows)
 
 
 def _packing(output: Path, file: BinaryIO) -> BinaryIO:
@@ -238,6 +271,8 @@ def write_edge_list(
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float):
         return "" if value != value else f"{value:.9g}"
     return str(value)

@@ -80,6 +80,7 @@ class EdgeSource:
         path: the file, or the folder; None for a graph in memory.
         table: how a table of edges is read, in words; empty for other sources.
         duplicates: what becomes of several pairs of the same nodes.
+        later: gives, once all is read, how many rows were left out because of their times.
     """
 
     edges: Callable[[int | None], Iterator[Pairs]]
@@ -96,6 +97,7 @@ class EdgeSource:
     path: Path | None = None
     table: str = ""
     duplicates: Duplicates = "max"
+    later: Callable[[], int] = lambda: 0
 
     def __post_init__(self) -> None:
         if self.num_nodes is None:

@@ -65,6 +65,10 @@ def frame_source(frame: Any, options: TableOptions) -> EdgeSource:
             f"{kinds[1]}; make both one."
         )
     weights = None if layout.weight is None else _weights(column(frame, layout.weight), names[layout.weight])
+    until = options.until
+    if until is not None and layout.time is not None:
+        count = until.column(column(frame, layout.time), names[layout.time])
+        heads, tails, weights = heads[count], tails[count], None if weights is None else weights[count]
     pairs = checked_pairs(heads, tails, weights, None)
     return EdgeSource(
         edges=lambda _: iter([pairs]),
@@ -72,6 +76,7 @@ def frame_source(frame: Any, options: TableOptions) -> EdgeSource:
         row_is="either",
         table=str(layout),
         duplicates=options.duplicates,
+        later=lambda: 0 if until is None else until.left_out,
     )
 
 
@@ -81,6 +86,8 @@ def pairs_source(rows: Sequence[Sequence[Any]], options: TableOptions) -> EdgeSo
     Raises:
         GraphError: rows differ in length, or do not hold edges.
     """
+    if options.time is not None:
+        raise GraphError(f"A list of pairs has no times, so there is no column {options.time!r}; give a DataFrame.")
     widths = sorted({len(row) for row in rows})
     if len(widths) > 1:
         raise GraphError("Some rows of the list are pairs and others have a weight; give all of them one.")

@@ -19,6 +19,7 @@ from garnet.io.limits import require_memory, require_plausible, require_unfoldin
 from garnet.io.table_layout import Layout, TableOptions, layout_of
 from garnet.io.text import reading
 from garnet.io.text_rows import LONGEST_NAME
+from garnet.io.times import Before
 
 NUM_NODES = b"garnet:num_nodes"
 """A key of the schema's metadata: the number of nodes, in digits, where nodes are known by numbers from 0 on."""
@@ -61,6 +62,8 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
     headers = [_header(file, options) for file in files]
     _require_alike(files, headers)
     columns, layout, _, n, _ = headers[0]
+    until = options.until
+    read = [*columns, *([] if until is None or layout.time is None else [layout.called(layout.time)])]
     num_rows = sum(header.num_rows for header in headers)
     with reading(path):
         require_plausible(n or 0, num_rows, "nodes")
@@ -72,9 +75,11 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
                 require_memory(_BYTES_A_ROW * num_rows, "it")
         for file in files:
             # Texts stay in the dictionary in which each of them is kept once, however many rows name it.
-            with _opened(file, columns[:2] if texts else ()) as rows:
-                batches = rows.iter_batches(batch_size=at_once or _AT_ONCE, columns=list(columns), use_threads=False)
+            with opened_parquet(file, columns[:2] if texts else ()) as rows:
+                batches = rows.iter_batches(batch_size=at_once or _AT_ONCE, columns=read, use_threads=False)
                 for batch in batches:
+                    if until is not None:
+                        batch = batch.filter(import_module("pyarrow").array(counted(batch, layout, until)))
                     only_integers = at_once is not None or n is not None
                     heads, tails = (_names(batch.column(name), name, only_integers) for name in columns[:2])
                     weights = _weights(batch.column(columns[2]), columns[2]) if columns[2:] else None
@@ -88,6 +93,7 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
         path=path,
         table=str(layout),
         duplicates=options.duplicates,
+        later=lambda: 0 if until is None else until.left_out,
     )
 
 
@@ -95,6 +101,14 @@ def layout_of_parquet(file: Path, options: TableOptions) -> Layout:
     """Which columns of a file are read."""
     with reading(file):
         return _header(file, options).layout
+
+
+def counted(batch: Any, layout: Layout, until: Before | None) -> NDArray[np.bool_]:
+    """Which rows of a batch count, by their times."""
+    if until is None or layout.time is None:
+        return np.ones(batch.num_rows, bool)
+    name = layout.called(layout.time)
+    return until.column(batch.column(name).to_numpy(zero_copy_only=False), name)
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
@@ -174,7 +188,7 @@ def _kind(arrow_type: Any) -> str | None:
 
 
 def _header(file: Path, options: TableOptions) -> _Header:
-    with _opened(file) as rows:
+    with opened_parquet(file) as rows:
         schema, facts = rows.schema_arrow, rows.metadata
         number = (schema.metadata or {}).get(NUM_NODES)
         if number is not None and not (number.isdigit() and len(number) <= 18):
@@ -213,7 +227,8 @@ def _kind_of_names(schema: Any, columns: tuple[str, ...]) -> str:
 
 
 @contextmanager
-def _opened(file: Path, texts: tuple[str, ...] = ()) -> Iterator[Any]:
+def opened_parquet(file: Path, texts: tuple[str, ...] = ()) -> Iterator[Any]:
+    """A file of Parquet; columns of these texts stay in the dictionaries that have them once."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:

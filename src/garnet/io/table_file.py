@@ -79,10 +79,10 @@ def _parts(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
 
 
 def _shown(column: NDArray[Any]) -> list[Any]:
-    """Six digits of a number are enough to read, and to rank; what is masked has no text."""
+    """Six digits of a number are enough to read, and to rank; what is masked, or NaN, has no text."""
     values: list[Any] = column.tolist()
     if np.issubdtype(column.dtype, np.floating):
-        return [None if value is None else f"{value:.6g}" for value in values]
+        return [None if value is None or value != value else f"{value:.6g}" for value in values]
     return values
 
 

@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from garnet.errors import GraphError, ParameterError, brief
+from garnet.io.times import Before
 
 Column = str | int
 """A column by its name, or by its number from 1 on."""
@@ -42,6 +43,8 @@ class TableOptions:
         source: the column of the first ends.
         target: of the second ends.
         weight: of the weights; those of a column that nobody names are taken only if it is called so.
+        time: of times, which say nothing of the graph by themselves.
+        before: rows with this time or a later one are left out.
         header: whether the first row of a text has the names of the columns.
         delimiter: what stands between the cells of a text; a blank for any number of blanks.
         decimal: what stands before the fraction of a number in a text.
@@ -52,6 +55,8 @@ class TableOptions:
     source: Column | None = None
     target: Column | None = None
     weight: Column | None = None
+    time: Column | None = None
+    before: Any = None
     header: bool | None = None
     delimiter: str | None = None
     decimal: str = "."
@@ -59,7 +64,7 @@ class TableOptions:
     duplicates: Duplicates = "max"
 
     def __post_init__(self) -> None:
-        for name in ("source", "target", "weight"):
+        for name in ("source", "target", "weight", "time"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if value is not None and not whole and not (isinstance(value, str) and value):
@@ -72,6 +77,10 @@ class TableOptions:
             )
         if self.source is not None and self.source == self.target:
             raise ParameterError(f"Both ends of an edge cannot be the column {self.source!r}; give two columns.")
+        if self.before is not None:
+            if self.time is None:
+                raise ParameterError(f"To leave out rows from {brief(self.before)} on, give the column of times, time.")
+            Before(self.before)
         if self.header not in (None, True, False):
             raise _refused("header", "True, False or None", self.header)
         if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter) != 1):
@@ -89,6 +98,11 @@ class TableOptions:
             raise _refused("encoding", "one that Python knows, such as latin-1 or utf-16", self.encoding) from None
 
     @property
+    def until(self) -> Before | None:
+        """What tells the rows that count, if not all do."""
+        return None if self.before is None else Before(self.before)
+
+    @property
     def said(self) -> tuple[str, ...]:
         """What somebody said, by the names of the options."""
         return tuple(one.name for one in fields(self) if getattr(self, one.name) != one.default)
@@ -103,6 +117,7 @@ class Layout:
         source: place of the first ends, from 0 on.
         target: of the second ends.
         weight: of the weights; None if there are none.
+        time: of the times; None if nobody says so.
         names: of the columns; None where they have none.
     """
 
@@ -110,6 +125,7 @@ class Layout:
     source: int
     target: int
     weight: int | None = None
+    time: int | None = None
     names: tuple[str, ...] | None = None
 
     @property
@@ -120,9 +136,8 @@ class Layout:
     @property
     def unread(self) -> tuple[str, ...]:
         """The columns that say nothing of the graph."""
-        return tuple(
-            self.called(place) for place in range(self.width) if place not in (self.source, self.target, self.weight)
-        )
+        read = (self.source, self.target, self.weight, self.time)
+        return tuple(self.called(place) for place in range(self.width) if place not in read)
 
     def called(self, place: int) -> str:
         """A column, as a person knows it."""
@@ -131,6 +146,7 @@ class Layout:
     def __str__(self) -> str:
         said = f"{self.called(self.source)} -> {self.called(self.target)}, "
         said += "no weights" if self.weight is None else f"weights from {self.called(self.weight)}"
+        said += "" if self.time is None else f", times from {self.called(self.time)}"
         return f"{said} (not read: {listed(self.unread)})" if self.unread else said
 
 
@@ -143,18 +159,19 @@ def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
     width, lower = len(names), [name.strip().lower() for name in names]
     if width < 2:
         raise GraphError(f"it has {width} column(s); a table of edges needs two, and may have one of weights.")
-    weight = None if options.weight is None else _place(options.weight, names)
+    weight, time = (None if one is None else _place(one, names) for one in (options.weight, options.time))
+    rest = [place for place in range(width) if place != time]
     if options.source is not None and options.target is not None:
         ends = _place(options.source, names), _place(options.target, names)
     else:
         pair = next((pair for pair in HEADERS if set(pair) <= set(lower)), None)
         if pair is not None:
             ends = _place(_as_written(pair[0], names), names), _place(_as_written(pair[1], names), names)
-        elif width == 2 or (width == 3 and (weight == 2 or lower[2] in WEIGHTS)):
-            ends = 0, 1
+        elif len(rest) == 2 or (len(rest) == 3 and (weight == rest[2] or lower[rest[2]] in WEIGHTS)):
+            ends = rest[0], rest[1]
         else:
             raise GraphError(f"its columns are {listed(names)}; {_asking(names)}")
-    others = [place for place in range(width) if place not in ends]
+    others = [place for place in rest if place not in ends]
     if weight is None:
         found = [place for place in others if lower[place] in WEIGHTS]
         if len(found) > 1:
@@ -163,7 +180,8 @@ def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
         weight = found[0] if found else None
     elif weight in ends:
         raise GraphError(f"its column {names[weight]!r} is an end of the edges, and cannot be their weight as well.")
-    return Layout(width=width, source=ends[0], target=ends[1], weight=weight, names=tuple(names))
+    _require_own(time, (*ends, weight), names)
+    return Layout(width=width, source=ends[0], target=ends[1], weight=weight, time=time, names=tuple(names))
 
 
 def layout_without_names(first: Sequence[str], third_is_number: bool, options: TableOptions) -> Layout:
@@ -180,11 +198,14 @@ def layout_without_names(first: Sequence[str], third_is_number: bool, options: T
     width = len(first)
     if width < 2:
         raise GraphError(f"its first row has {width} column(s); a table of edges needs two, and may have weights.")
-    weight = None if options.weight is None else _number(options.weight, width)
+    weight, time = (None if one is None else _number(one, width) for one in (options.weight, options.time))
+    rest = [place for place in range(width) if place != time]
     if options.source is not None and options.target is not None:
         ends = _number(options.source, width), _number(options.target, width)
-    elif width == 2 or (width == 3 and third_is_number and weight in (None, 2)):
-        ends, weight = (0, 1), 2 if width == 3 else None
+    elif len(rest) == 2 and weight is None:
+        ends = rest[0], rest[1]
+    elif rest == [0, 1, 2] and third_is_number and weight in (None, 2):
+        ends, weight = (0, 1), 2
     else:
         told = ", ".join(f"{place + 1}: {brief(cell[:20])}" for place, cell in enumerate(first[:_SHOWN]))
         raise GraphError(
@@ -193,7 +214,13 @@ def layout_without_names(first: Sequence[str], third_is_number: bool, options: T
         )
     if weight in ends:
         raise GraphError(f"its column {weight + 1} is an end of the edges, and cannot be their weight as well.")
-    return Layout(width=width, source=ends[0], target=ends[1], weight=weight)
+    _require_own(time, (*ends, weight), [str(place + 1) for place in range(width)])
+    return Layout(width=width, source=ends[0], target=ends[1], weight=weight, time=time)
+
+
+def _require_own(time: int | None, others: Sequence[int | None], names: Sequence[str]) -> None:
+    if time is not None and time in others:
+        raise GraphError(f"its column {names[time]!r} is an end of the edges or their weight, and cannot be the time.")
 
 
 def _refused(name: str, wanted: str, got: object) -> ParameterError:

@@ -6,14 +6,13 @@ import csv
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
-from garnet.io.table_layout import Layout
 from garnet.io.text import line_breaks, parse_table
 from garnet.io.text_table import BLANKS, TextTable, as_number, is_integer, is_number
 
@@ -84,7 +83,7 @@ class _Growing:
     """Columns that grow by some rows at a time."""
 
     def __init__(self, table: TextTable) -> None:
-        self._layout, self._decimal = table.layout, table.decimal
+        self._layout, self._decimal, self._until = table.layout, table.decimal, table.until
         self._numbers, self._ends, self._weights = _Numbers(), (array("q"), array("q")), array("d")
 
     def __len__(self) -> int:
@@ -102,7 +101,13 @@ class _Growing:
         """
         if {*map(len, rows)} != {self._layout.width}:
             raise _FaultyRow
-        columns = list(zip(*rows, strict=True))
+        columns: list[Sequence[str]] = list(zip(*rows, strict=True))
+        if self._until is not None and self._layout.time is not None:
+            try:
+                count = self._until.mask(map(str.strip, columns[self._layout.time])).tolist()
+            except ValueError:
+                raise _FaultyRow from None
+            columns = [list(compress(cells, count)) for cells in columns]
         for end, place in zip(self._ends, self._layout.ends, strict=True):
             end.extend(map(self._numbers.__getitem__, columns[place]))
         if self._layout.weight is None:
@@ -120,6 +125,7 @@ class _Growing:
         """Read a row that stands before the others."""
         lead = _Growing.__new__(_Growing)
         lead._layout, lead._decimal, lead._numbers = self._layout, self._decimal, self._numbers
+        lead._until = self._until
         lead._ends, lead._weights = (array("q"), array("q")), array("d")
         lead.add([row])
         self._ends = lead._ends[0] + self._ends[0], lead._ends[1] + self._ends[1]
@@ -247,7 +253,7 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
     """What is wrong with the first row that is no edge."""
-    number, layout = first - 1, table.layout
+    number = first - 1
 
     def lines() -> Iterator[str]:
         nonlocal number
@@ -262,15 +268,16 @@ def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integer
     try:
         for place, row in enumerate(rows):
             cells = [cell.strip() for cell in row]
-            if (place or not header) and (wrong := _wrong(cells, layout, table.decimal, only_integers)):
+            if (place or not header) and (wrong := _wrong(cells, table, only_integers)):
                 return GraphError(f"line {number} has {wrong}.")
     except csv.Error as error:
         return GraphError(f"its rows are malformed ({error}).")
     return GraphError("its rows are malformed.")
 
 
-def _wrong(cells: list[str], layout: Layout, decimal: str, only_integers: bool) -> str | None:
+def _wrong(cells: list[str], table: TextTable, only_integers: bool) -> str | None:
     """What is wrong with a row, to go on after "line 7 has"."""
+    layout, decimal = table.layout, table.decimal
     if len(cells) != layout.width:
         return f"{len(cells)} column(s) where the first row has {layout.width}"
     names = [cells[place] for place in layout.ends]
@@ -283,4 +290,4 @@ def _wrong(cells: list[str], layout: Layout, decimal: str, only_integers: bool) 
         comma = decimal == "." and is_number(cell, ",")
         cure = "; if that is its decimal comma, say --decimal , (decimal=',')" if comma else ""
         return f"the weight {cell[:40]!r}, which is not a number{cure}"
-    return None
+    return None if table.until is None or layout.time is None else table.until.wrong(cells[layout.time])

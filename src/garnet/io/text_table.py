@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from garnet.errors import GraphError, brief
 from garnet.io.table_layout import HEADERS, Layout, TableOptions, layout_of, layout_without_names
+from garnet.io.times import Before
 
 BLANKS = " "
 """Stands for any number of blanks."""
@@ -29,6 +30,7 @@ class TextTable:
         first: the first row.
         layout: which columns are read.
         decimal: what stands before the fraction of a number.
+        until: what tells the rows that count; None if all do.
     """
 
     delimiter: str
@@ -37,6 +39,7 @@ class TextTable:
     first: tuple[str, ...]
     layout: Layout
     decimal: str = "."
+    until: Before | None = None
 
     def with_header(self, header: bool) -> TextTable:
         """The same once that is known."""
@@ -87,6 +90,7 @@ def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: Ta
         first=tuple(first),
         layout=layout,
         decimal=options.decimal,
+        until=options.until,
     )
 
 
@@ -166,7 +170,10 @@ def _header(first: Sequence[str], others: Sequence[Sequence[str]], options: Tabl
     """Whether the first row is a header, None if it is in doubt; and whether that is certain."""
     if options.header is not None:
         return options.header, True
-    if any(isinstance(one, str) and not one.isdecimal() for one in (options.source, options.target, options.weight)):
+    if any(
+        isinstance(one, str) and not one.isdecimal()
+        for one in (options.source, options.target, options.weight, options.time)
+    ):
         return True, True
     lower = [cell.lower() for cell in first]
     if any(set(pair) <= set(lower) for pair in HEADERS):

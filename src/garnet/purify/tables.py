@@ -21,7 +21,7 @@ _REASONS = {
 _WORDS = {"kept": "kept", "dropped": "dropped", "added": "new"}
 
 
-def ledger_table(graph: Graph, result: Purification) -> Columns:
+def ledger_table(graph: Graph, result: Purification, times: NDArray[Any] | None = None) -> Columns:
     """Every edge of the input and of the purified graph: both ends, what became of it, and why.
 
     `status` is kept, dropped or new; `original` the weight that the input gave it and `weight` what it has now, each
@@ -31,6 +31,7 @@ def ledger_table(graph: Graph, result: Purification) -> Columns:
     Args:
         graph: that was purified.
         result: what came of it, in memory.
+        times: of the input's edges; a column `time` has them, empty for new edges.
     """
     ledger = result.ledger
     parts = [
@@ -47,18 +48,21 @@ def ledger_table(graph: Graph, result: Purification) -> Columns:
         "status": _spelt(_WORDS, states),
         "original": _weights(graph, edges),
         "weight": _weights(result.graph, edges),
+        **_times(graph, times, edges),
         "trust": _trust(ledger, edges, graph.num_nodes),
         "score": scores,
         "reason": _spelt(_REASONS, states),
     }
 
 
-def edge_table(graph: Graph, result: Purification) -> Columns:
-    """The edges of the purified graph: both ends, weight, whether they are new, and the weight that the input gave."""
+def edge_table(graph: Graph, result: Purification, times: NDArray[Any] | None = None) -> Columns:
+    """The edges of the purified graph: both ends, weight, new or kept, and the weight and time they came with."""
     edges = result.graph.edges
     original = _weights(graph, edges)
     status = np.where(np.isnan(original), "new", "kept")
-    return {**_ends(graph, edges), "weight": result.graph.weights, "status": status, "original": original}
+    return {**_ends(graph, edges), "weight": result.graph.weights, "status": status, "original": original} | _times(
+        graph, times, edges
+    )
 
 
 def node_table(graph: Graph, result: Purification) -> Columns:
@@ -87,6 +91,14 @@ def _spelt(words: dict[str, str], states: NDArray[Any]) -> NDArray[Any]:
 def _weights(graph: Graph, edges: Edges) -> NDArray[np.float32]:
     """The weights of some edges (2, m); NaN of those that the graph does not have."""
     return _found(graph.edges, graph.weights, edges, graph.num_nodes)
+
+
+def _times(graph: Graph, times: NDArray[Any] | None, edges: Edges) -> Columns:
+    if times is None:
+        return {}
+    known, wanted = (one[0] * graph.num_nodes + one[1] for one in (graph.edges, edges))
+    at = np.clip(np.searchsorted(known, wanted), 0, len(known) - 1)
+    return {"time": np.ma.masked_array(times[at], known[at] != wanted)}
 
 
 def _trust(ledger: Any, edges: Edges, n: int) -> NDArray[np.float32]:
