@@ -91,7 +91,7 @@ def _facts(answers: Predictor) -> dict[str, Any]:
     counts = np.bincount(answers.predictions(), minlength=answers.scores.shape[1])
     return {
         "nodes": len(answers.scores),
-        "predicted": {str(one): count for one, count in enumerate(counts.tolist())},
+        "predicted": {str(answers.class_names[one]): count for one, count in enumerate(counts.tolist())},
         "judged_on": _judged(answers)[0],
     }
 
@@ -101,7 +101,7 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
     counted.title_justify = "left"
     said = sorted(facts["predicted"].items(), key=lambda item: -item[1])
     for one, count in said[:_MOST_CLASSES]:
-        counted.add_row(one, f"{count:,}", f"{count / max(facts['nodes'], 1):.1%}")
+        counted.add_row(printable(one), f"{count:,}", f"{count / max(facts['nodes'], 1):.1%}")
     if len(said) > _MOST_CLASSES:
         counted.add_row(
             f"{len(said) - _MOST_CLASSES} others", f"{sum(count for _, count in said[_MOST_CLASSES:]):,}", ""

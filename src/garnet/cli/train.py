@@ -255,6 +255,7 @@ def _facts(
         **figures(verdicts),
         "val_accuracy": [one.val_accuracy if math.isfinite(one.val_accuracy) else None for one in predictors],
         "epochs": [one.epoch for one in predictors],
+        "classes": best.class_names.tolist(),
         "confusion": np.asarray(confusion).round(2).tolist(),
         "calibration_error": float(np.mean([one.calibration_error() for one in predictors])),
         **_members(best),
@@ -296,13 +297,14 @@ def _tables(title: str, facts: dict[str, Any]) -> list[Table]:
             members.add_row(printable(name), f"{weight:.2f}", f"{facts['decided'][name]:.1%}")
         tables.append(members)
     classes = range(len(facts["confusion"]))
+    called = [printable(name) for name in facts["classes"]]
     second = Table(title="True classes in rows, predicted in columns, mean over seeds", title_justify="left")
     second.add_column("class")
     for one in classes:
-        second.add_column(str(one), justify="right")
+        second.add_column(called[one], justify="right")
     second.add_column("found", justify="right")
     for one in classes:
         row = facts["confusion"][one]
         share = f"{row[one] / sum(row):.0%}" if sum(row) else "-"
-        second.add_row(str(one), *(f"{count:.0f}" if count else "·" for count in row), share)
+        second.add_row(called[one], *(f"{count:.0f}" if count else "·" for count in row), share)
     return [*tables, second] if len(classes) <= 20 else tables

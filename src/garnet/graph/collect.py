@@ -57,7 +57,8 @@ def collect(
         duplicates=source.duplicates,
         isolated=int((np.diff(adjacency.indptr) == 0).sum()),
     )
-    return GraphArrays(adjacency, features, source.labels, source.split, names, source.sides), report
+    said = source.labels, source.split, names, source.sides, source.label_names
+    return GraphArrays(adjacency, features, *said), report
 
 
 def _all_pairs(source: EdgeSource) -> Pairs:

@@ -37,7 +37,8 @@ def load_graph(
     """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
-      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`),
+      as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`;
+      `label_names`),
       which alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo
       format.
     * `.csv`, `.tsv`, `.txt`, `.edges`, `.parquet`: a table with a row for each edge, see below.

@@ -76,6 +76,7 @@ class Graph:
         names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
         sides: (n,) of a bipartite graph, true for the nodes of the second side; None for others. As it came, no edge
             joins two nodes of one side, and no purifier adds such an edge.
+        label_names: (c,) what the classes are called, by number; None where they are numbers.
     """
 
     adjacency: sp.csr_array
@@ -84,6 +85,7 @@ class Graph:
     split: Split | None = None
     names: NDArray[Any] | None = None
     sides: NDArray[np.bool_] | None = None
+    label_names: NDArray[np.str_] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -159,12 +161,14 @@ class Graph:
     def of(cls, arrays: GraphArrays) -> Graph:
         """The graph of arrays that have been checked."""
         split = None if arrays.split is None else Split(*arrays.split)
-        return cls(arrays.adjacency, arrays.features, arrays.labels, split, arrays.names, arrays.sides)
+        said = arrays.names, arrays.sides, arrays.label_names
+        return cls(arrays.adjacency, arrays.features, arrays.labels, split, *said)
 
     def to_arrays(self) -> GraphArrays:
         """The same in plain arrays, which share its memory."""
         parts = None if self.split is None else (self.split.train, self.split.val, self.split.test)
-        return GraphArrays(self.adjacency, self.features, self.labels, parts, self.names, self.sides)
+        said = self.names, self.sides, self.label_names
+        return GraphArrays(self.adjacency, self.features, self.labels, parts, *said)
 
     def to_scipy(self) -> sp.csr_array:
         """A copy of the adjacency matrix."""
@@ -191,6 +195,7 @@ class Graph:
             and self.split == other.split
             and _same(self.names, other.names)
             and _same(self.sides, other.sides)
+            and _same(self.label_names, other.label_names)
         )
 
     def __repr__(self) -> str:
@@ -299,6 +304,7 @@ def as_graph(
         split=graph.split if split is None else Split(*checked_split((split.train, split.val, split.test), n)),
         names=graph.names if names is None else checked_names(names, n),
         sides=sides,
+        label_names=graph.label_names if labels is None else None,
     )
 
 

@@ -84,7 +84,7 @@ class NodeTable:
         n = arrays.adjacency.shape[0]
         at = self._places(np.arange(n) if arrays.names is None else arrays.names)
         notes = [self._joining(arrays, at)]
-        labels, parts, features = arrays.labels, arrays.split, arrays.features
+        labels, parts, features, called = arrays.labels, arrays.split, arrays.features, arrays.label_names
         if self._features:
             for name in self._features:
                 require_finite(name, self._read[1][name])
@@ -92,12 +92,12 @@ class NodeTable:
             features = checked_features(np.hstack(blocks), n)
             notes.append(f"features: {'; '.join(said)}")
         if self.labels is not None:
-            labels, note = self._classes(self.labels, at, n)
+            labels, called, note = self._classes(self.labels, at, n)
             notes.append(note)
         if self.split is not None:
             parts, note = self._parts(self.split, at)
             notes.append(note)
-        return replace(arrays, features=features, labels=labels, split=parts), tuple(notes)
+        return replace(arrays, features=features, labels=labels, split=parts, label_names=called), tuple(notes)
 
     @property
     def _asked(self) -> list[str]:
@@ -192,7 +192,9 @@ class NodeTable:
         spread[at] = values
         return spread
 
-    def _classes(self, name: str, at: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], str]:
+    def _classes(
+        self, name: str, at: NDArray[np.int64], n: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.str_] | None, str]:
         values = self._read[1][name]
         missing = are_missing(values)
         texts = [str(value).strip() for value in values.tolist()]
@@ -205,7 +207,8 @@ class NodeTable:
         more = f" and {len(classes) - 10} more" if len(classes) > 10 else ""
         unknown = int((labels < 0).sum())
         said = f"labels from {name}: {told}{more}" + (f"; {unknown:,} unknown" if unknown else "")
-        return checked_labels(labels, n), said
+        labels = checked_labels(labels, n)
+        return labels, None if classes == [str(i) for i in range(len(classes))] else np.array(classes, np.str_), said
 
     def _parts(self, name: str, at: NDArray[np.int64]) -> tuple[Parts, str]:
         values = self._read[1][name]

@@ -163,6 +163,21 @@ def checked_labels(labels: Any, n: int) -> NDArray[np.int64]:
     return np.maximum(array.astype(np.int64), -1)
 
 
+def checked_label_names(names: Any, labels: NDArray[np.int64] | None) -> NDArray[np.str_]:
+    """What the classes are called: a text of its own for each number among the labels, and perhaps more."""
+    array = as_array(names, "The names of labels")
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise GraphError(
+            f"The names of labels must be texts, one for each class. Got shape {array.shape}, dtype {array.dtype} "
+            "instead."
+        )
+    if labels is not None and len(array) <= labels.max(initial=-1):
+        raise GraphError(f"There are {len(array)} names of labels, and none for class {labels.max()}.")
+    if len(np.unique(array)) < len(array):
+        raise GraphError("Two classes have the same name; the names of labels must differ.")
+    return array
+
+
 def checked_split(split: tuple[Any, Any, Any], n: int) -> Parts:
     """Three parts of which no node of n is in two."""
     parts = [as_array(part, "A split") for part in split]

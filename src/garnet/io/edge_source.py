@@ -16,6 +16,7 @@ from garnet.io.checks import (
     Pairs,
     Parts,
     RowIs,
+    checked_label_names,
     checked_labels,
     checked_names,
     checked_sides,
@@ -75,6 +76,7 @@ class EdgeSource:
         split: nodes for training, validation and testing; or None.
         names: (n,) integers or texts; None where they are the nodes' numbers, or the ends of the pairs.
         sides: (n,) true for the nodes of the second side of a bipartite graph; None where it has no sides.
+        label_names: of the classes; None where they have none.
         count: gives the number of pairs; None where only reading them all would tell.
         text: the file of the pairs, if that is a text.
         path: the file, or the folder; None for a graph in memory.
@@ -92,6 +94,7 @@ class EdgeSource:
     split: Parts | None = None
     names: NDArray[Any] | None = None
     sides: NDArray[Any] | None = None
+    label_names: NDArray[Any] | None = None
     count: Callable[[], int | None] = lambda: None
     text: Path | None = None
     path: Path | None = None
@@ -108,6 +111,8 @@ class EdgeSource:
             for name, check in checks.items():
                 if getattr(self, name) is not None:
                     object.__setattr__(self, name, check(getattr(self, name), n))
+            if self.label_names is not None:
+                object.__setattr__(self, "label_names", checked_label_names(self.label_names, self.labels))
 
     def reading(self) -> AbstractContextManager[None]:
         """Where a fault of the graph as a whole is told: the sentence begins with the name of the file."""
@@ -124,6 +129,7 @@ class GraphArrays:
     split: Parts | None = None
     names: NDArray[Any] | None = None
     sides: NDArray[np.bool_] | None = None
+    label_names: NDArray[np.str_] | None = None
 
 
 def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[Any]:

@@ -66,6 +66,8 @@ def write_npz(graph: GraphArrays, stream: BinaryIO, others: Mapping[str, NDArray
         arrays["names"] = graph.names
     if graph.sides is not None:
         arrays["sides"] = graph.sides
+    if graph.label_names is not None:
+        arrays["label_names"] = graph.label_names
     np.savez_compressed(stream, **arrays)
 
 
@@ -97,7 +99,7 @@ def _layout_of(archive: Archive) -> Layout:
 
 
 def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
-    """Features, labels, split, names and sides in the benchmark's layout, as `EdgeSource` has them."""
+    """Features, labels and their names, split, names and sides in the benchmark's layout, as `EdgeSource` has them."""
     features = None
     if "attr_matrix" in archive:
         features = _dense_features(path, archive, n)
@@ -114,6 +116,7 @@ def _nodes(path: Path, archive: Archive, n: int) -> dict[str, Any]:
         "split": split,
         "names": archive.read("names", "iuU", ndim=1) if "names" in archive else None,
         "sides": archive.read("sides", "b", ndim=1) if "sides" in archive else None,
+        "label_names": archive.read("label_names", "U", ndim=1) if "label_names" in archive else None,
     }
 
 

@@ -129,6 +129,7 @@ def _part(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
         adjacency=graph.adjacency[place][:, place],
         features=None if graph.features is None else graph.features[place],
         labels=None if graph.labels is None else graph.labels[place],
+        label_names=graph.label_names,
         split=split,
     )
 

@@ -133,24 +133,36 @@ class Predictor:
     def table(self) -> dict[str, NDArray[Any]]:
         """All nodes in columns: name, predicted class, its probability, that of each class, true class and part.
 
-        A label that is unknown is masked, and a node in no part of the split has an empty one. `garnet.io.table_file`
-        writes them to a file.
+        Classes are numbers, or have the names that the graph has for them. A label that is unknown is masked, and a
+        node in no part of the split has an empty one. `garnet.io.table_file` writes them to a file.
         """
         n, likely, graph = len(self.scores), self.probabilities(), self.graph
-        chosen = self.predictions()
+        chosen, called = self.predictions(), self.class_names
         columns: dict[str, NDArray[Any]] = {
             "node": _names(graph),
-            "predicted": chosen,
+            "predicted": called[chosen],
             "probability": likely[np.arange(n), chosen],
-            **{f"probability_{one}": column for one, column in enumerate(likely.T)},
+            **{
+                f"probability_{one}": column
+                for one, column in zip(called[: likely.shape[1]].tolist(), likely.T, strict=True)
+            },
         }
         labels = np.full(n, -1) if graph.labels is None else graph.labels
-        columns["label"] = np.ma.masked_less(labels, 0)
+        columns["label"] = np.ma.masked_array(called[labels] if n else called[:0], labels < 0)
         columns["part"] = np.full(n, "", dtype="<U10")
         if graph.split is not None:
             for name, part in (("train", "train"), ("validation", "val"), ("test", "test")):
                 columns["part"][getattr(graph.split, part)] = name
         return columns
+
+    @property
+    def class_names(self) -> NDArray[Any]:
+        """(classes,) what the classes are called: texts where the graph has names for them, or else their numbers."""
+        classes, known = self.scores.shape[1], self.graph.labels
+        numbers = np.arange(max(classes, 0 if known is None else int(known.max(initial=-1)) + 1))
+        if (names := self.graph.label_names) is None:
+            return numbers
+        return np.array([*names.tolist(), *map(str, numbers[len(names) :].tolist())])
 
     def confusion(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """(classes, classes) counts of nodes, by default the test nodes: true classes in rows, predicted in columns."""
@@ -158,8 +170,11 @@ class Predictor:
         return confusion_of(predicted, truth, classes=self.scores.shape[1])
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
-        """The same model on another graph, whose nodes must have the same features or, without any, be the same."""
-        backbone, graph = self._require_model(), as_graph(graph)
+        """The same model on another graph, whose nodes must have the same features or, without any, be the same.
+
+        Classes with names keep the numbers that the model has learnt for these.
+        """
+        backbone, graph = self._require_model(), _numbered_as(self.graph, as_graph(graph))
         # As many features as another graph has nodes would fit the weights, and mean nothing to them.
         if graph.num_features != self.graph.num_features:
             raise GraphError(
@@ -289,3 +304,27 @@ class Predictor:
 
 def _names(graph: Graph) -> NDArray[Any]:
     return np.arange(graph.num_nodes) if graph.names is None else graph.names
+
+
+def _numbered_as(learnt: Graph, graph: Graph) -> Graph:
+    """A graph whose classes have the numbers of another with the same names.
+
+    Raises:
+        GraphError: a node is of a class that the other does not have.
+    """
+    known, names, labels = learnt.label_names, graph.label_names, graph.labels
+    if known is None:
+        return graph
+    if names is None or labels is None:
+        unnamed = labels is not None and labels.max(initial=-1) >= len(known)
+        return graph if unnamed else replace(graph, label_names=known)
+    number = {name: one for one, name in enumerate(known.tolist())}
+    there = names[np.unique(labels[labels >= 0])]
+    strange = next((name for name in there.tolist() if name not in number), None)
+    if strange is not None:
+        raise GraphError(
+            f"The graph has nodes of class {strange!r}, and the model has learnt {', '.join(known.tolist())}; leave "
+            "their labels out."
+        )
+    new = np.array([number.get(name, -1) for name in names.tolist()] + [-1])
+    return replace(graph, labels=new[labels], label_names=known)

@@ -115,3 +115,32 @@ def test_broken_files_are_one_sentence(tmp_path, name, text, message):
         as_graph(EDGES, nodes=tmp_path / name, id="account")
     with pytest.raises(GraphError, match="there is no such file"):
         as_graph(EDGES, nodes=tmp_path / "missing.csv", id="account")
+
+
+def test_classes_keep_their_names(tmp_path):
+    table = {"id": ["ann", "bob", "cy", "dan"], "kind": ["shop", "person", None, "shop"]}
+    graph = as_graph(EDGES, nodes=table, labels="kind")
+    assert graph.label_names.tolist() == ["person", "shop"]
+    place = {name: i for i, name in enumerate(graph.names.tolist())}
+    assert [graph.labels[place[name]] for name in ("ann", "bob", "cy")] == [1, 0, -1]
+    graph.save(tmp_path / "graph.npz")
+    assert load_graph(tmp_path / "graph.npz") == graph
+    assert as_graph(graph, labels=np.zeros(graph.num_nodes, int)).label_names is None
+    assert as_graph(EDGES, nodes={"id": ["ann"], "kind": [0]}, labels="kind").label_names is None
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["one"], "none for class 1"),
+        (["a", "a"], "same name"),
+        ([1, 2], "label_names"),
+        ([["a", "b"]], "label_names"),
+    ],
+)
+def test_names_of_classes_in_a_file_are_checked(tmp_path, names, message):
+    as_graph(([[0, 1], [1, 0]], 2), labels=[0, 1]).save(tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz") as arrays:
+        np.savez(tmp_path / "other.npz", **arrays, label_names=np.array(names))
+    with pytest.raises(GraphError, match=message):
+        load_graph(tmp_path / "other.npz")
