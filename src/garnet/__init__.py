@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from garnet.purify.memory import InMemory
     from garnet.purify.result import Ledger, Purification
     from garnet.purify.settings import Settings
+    from garnet.report.page import write_report
     from garnet.spectral.spectrum import Spectrum
 
 _HOME = {
@@ -32,6 +33,7 @@ _HOME = {
     "Split": "garnet.graph.graph",
     "as_graph": "garnet.graph.graph",
     "load_graph": "garnet.graph.files",
+    "write_report": "garnet.report.page",
     "Ledger": "garnet.purify.result",
     "Perturbation": "garnet.graph.perturbation",
     "Purification": "garnet.purify.result",
@@ -54,6 +56,7 @@ __all__ = [
     "Split",
     "as_graph",
     "load_graph",
+    "write_report",
 ]
 
 

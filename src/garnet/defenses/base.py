@@ -83,7 +83,7 @@ class Defense(ABC):
             graph: the other graph, or anything that `as_graph` reads.
 
         Raises:
-            GraphError: it is no graph, or does not fit the model; or what was learnt is of use on one graph alone.
+            GraphError: it is no graph, or does not fit the model; or what was learnt serves one graph only.
         """
         return self._predict(predictor, as_graph(graph))
 
@@ -91,7 +91,7 @@ class Defense(ABC):
         """See `predict`; a defence that does anything to a graph before its model reads it does so here."""
         if self.learns_one_graph or predictor.backbone is None:
             raise GraphError(
-                f"{type(self).__name__} learns of one graph alone, and has nothing to say of another; fit it again."
+                f"{type(self).__name__} learns one graph only and cannot answer for another; fit it again."
             )
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,8 +14,10 @@ from garnet.audit.audit import Audit
 from garnet.bench.record import Record
 from garnet.bench.verdict import Stress
 from garnet.errors import ParameterError
+from garnet.graph.graph import as_graph
 from garnet.io.atomic import atomic_path
 from garnet.machine import __version__
+from garnet.purify.result import Purification
 from garnet.report.audit import audit_sections
 from garnet.report.model import model_sections
 from garnet.report.purification import purification_sections
@@ -26,7 +29,7 @@ from garnet.training.predictor import Predictor
 
 _SCRIPTS = ("choose.js", "neighbourhood.js", "votes.js", "page.js")
 
-Subject = PurificationRecord | Audit | Predictor | Stress | Sequence[Record]
+Subject = Purification | PurificationRecord | Audit | Predictor | Stress | Sequence[Record]
 """What a report can be about; records are those of a study."""
 
 
@@ -34,6 +37,7 @@ def write_report(
     subject: Subject,
     path: str | Path,
     *,
+    graph: Any = None,
     title: str | None = None,
     nodes: Sequence[int] | None = None,
     node_names: Sequence[str] | None = None,
@@ -45,19 +49,31 @@ def write_report(
     The same subject gives the same bytes.
 
     Args:
-        subject: a `PurificationRecord`, an `Audit`, a `Predictor`, a `Stress`, or the records of a study.
+        subject: a `Purification` in memory, a `PurificationRecord`, an `Audit`, a `Predictor`, a `Stress`, or the
+            records of a study.
         path: the file, replaced if it exists; its folder must exist.
+        graph: that was purified, or anything that `as_graph` reads; a `Purification` needs it, and nothing else does.
         title: of the page; None takes one that says what the subject is.
         nodes: to show besides those that changed most or, in the report on a committee, that its members disagree on
             most.
         node_names: n texts to call the nodes by; None takes the graph's own.
-        command: that made an audit or a model, if it was one; a subject that was read from a file knows its own.
+        command: that made a purification, an audit or a model, if it was one; what was read from a file knows its own.
         cells: how many a study has, if not all of them have records.
 
     Raises:
         ParameterError: nothing can be said of such a subject, a node is not there, or the names are too few or many.
         GarnetError: the file cannot be written.
+
+    Example:
+        >>> from garnet import GARNET, write_report
+        >>> from garnet.datasets import cora
+        >>> write_report(GARNET().purify(cora()), "report.html", graph=cora())  # doctest: +SKIP
     """
+    if isinstance(subject, Purification) != (graph is not None):
+        need = "A report of a Purification needs the graph" if graph is None else "Only a Purification needs a graph"
+        raise ParameterError(f"{need}; {'give it as graph' if graph is None else 'leave it out'}.")
+    if isinstance(subject, Purification):
+        subject = PurificationRecord.of(as_graph(graph), subject, command=command)
     usual, sections = _sections(subject, title, nodes, node_names, command, cells)
     text = _page(title or usual, sections)
     with atomic_path(path) as unfinished:
@@ -96,7 +112,7 @@ def _sections(
             return "A study", study_sections(subject, title or "A study", cells)
     empty = "an empty " if isinstance(subject, Sequence) and not subject else ""
     raise ParameterError(
-        "A report is of a PurificationRecord, an Audit, a Predictor, a Stress or some records of a study. "
+        "A report is of a Purification or its record, an Audit, a Predictor, a Stress or some records of a study. "
         f"Got {empty}{type(subject).__name__} instead."
     )
 

@@ -143,7 +143,7 @@ def _failures(battery: Battery) -> list[Section]:
         [str(one.cell["attack"]), str(one.cell["allowed"]), one.cell["seeds"][0], one.reason]
         for one in battery.failures
     ]
-    text = f"{plural(len(rows), 'attempt')} of {len(battery.records):,} came to nothing; the others are above."
+    text = f"{plural(len(rows), 'attempt')} of {len(battery.records):,} failed; the others are above."
     body = table(["attack", "budget", "seed", "why"], rows, labels=4, name="Attempts that failed")
     return [Section("What failed", text, body, wide=True)]
 
@@ -153,7 +153,7 @@ def _cost(battery: Battery) -> Section:
     found = {one.attack: one for one in battery.outcomes}
     entries = [Bar(name=name, value=one.seconds, note=f"{one.seconds:.1f} s") for name, one in found.items()]
     total = sum(one.seconds.get("total", 0.0) for one in battery.records)
-    text = f"Seconds to find the changes at the largest budget, in the mean; {total:,.0f} s with all training."
+    text = f"Seconds to find the changes at the largest budget, on average; {total:,.0f} s with all training."
     return Section("What the attacks cost", text, bars(entries, title="Seconds of one attack", x="seconds"))
 
 

@@ -117,5 +117,5 @@ def test_a_defence_may_be_said_by_its_name(graph):
 
 
 def test_what_has_nothing_to_say_of_another_graph_is_refused_in_a_sentence(graph):
-    with pytest.raises(GraphError, match="ProGNN learns of one graph alone"):
+    with pytest.raises(GraphError, match="ProGNN learns one graph only"):
         attack(ProGNN(training=Training(epochs=1)))(graph, budget="5%")

@@ -314,7 +314,7 @@ def test_a_defence_that_cannot_be_evaded_says_so_and_poisons_all_the_same(comman
     write(data, without=["citeseer"])
     status, out, _ = command("run", "unit-test", "--defense", "prognn", "--defense", "none", "--seeds", "2")
     assert status == 1
-    assert "ProGNN learns of one graph alone" in out
+    assert "ProGNN learns one graph only" in out
     shown = command("show", "unit-test", "--markdown")[1]
     evasion, poisoning = (table_of(shown, "unit-test-cora-ml", one) for one in ("evasion", "poisoning"))
     assert [entries[0] for entries in evasion.values()] == ["failed", "failed", "failed", "–"]

@@ -85,6 +85,19 @@ def result(attacked):
     return PurificationRecord.of(graph, purification, truth=truth, accuracy=accuracy)
 
 
+def test_a_purification_is_reported_with_the_graph_it_was_made_of(tmp_path):
+    graph = block_model(120, seed=0)
+    result = GARNET().purify(graph)
+    write_report(result, tmp_path / "one.html", graph=graph, command="garnet purify")
+    write_report(PurificationRecord.of(graph, result, command="garnet purify"), tmp_path / "other.html")
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
+    with pytest.raises(ParameterError, match="give it as graph"):
+        write_report(result, tmp_path / "none.html")
+    with pytest.raises(ParameterError, match="leave it out"):
+        write_report(PurificationRecord.of(graph, result), tmp_path / "none.html", graph=graph)
+    assert not (tmp_path / "none.html").exists()
+
+
 def test_cora_fits_in_a_megabyte_and_loads_nothing(result, tmp_path):
     text = written(result, tmp_path, nodes=[1234])
     assert len(text.encode()) < 1_000_000
