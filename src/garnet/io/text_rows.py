@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from garnet.errors import GraphError
 from garnet.io.text import line_breaks, parse_table
+from garnet.io.text_arrow import arrow_columns
 from garnet.io.text_table import BLANKS, TextTable, as_number, is_integer, is_number
 
 LONGEST_NAME = 1000
@@ -21,6 +22,7 @@ LONGEST_NAME = 1000
 
 ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 
+Ends = NDArray[np.int64]
 Weights = NDArray[np.float64] | None
 """Of rows; None if they have none."""
 
@@ -47,7 +49,7 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
         GraphError: a row is malformed, and its line is named; or it stays in doubt whether there is a header.
     """
     plain = header is False or (header is True and table.certain)
-    found = _quick(text, table, skip=bool(header)) if plain else None
+    found = (_quick(text, table, skip=bool(header)) or _large(text, first, table, skip=bool(header))) if plain else None
     if found is not None:
         return found
     try:
@@ -133,13 +135,9 @@ class _Growing:
 
     def columns(self) -> Columns:
         """All rows that were read."""
-        names = list(self._numbers.of_names)
         weights = None if self._layout.weight is None else np.array(self._weights, np.float64)
         heads, tails = (np.array(end, np.int64) for end in self._ends)
-        if not all(map(fits, names)):
-            return heads, tails, weights, names
-        table = np.array([int(name) for name in names], np.int64)
-        return table[heads], table[tails], weights, None
+        return _as_integers(heads, tails, weights, list(self._numbers.of_names))
 
 
 def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) -> Columns:
@@ -249,6 +247,27 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
     except ValueError:
         return None
     return rows["f0"], rows["f1"], rows["f2"] if layout.width == 3 else None, None
+
+
+def _large(text: bytes, first: int, table: TextTable, *, skip: bool) -> Columns | None:
+    """The columns of a large plain table; None of any other, and where a name is none."""
+    found = arrow_columns(text, table, skip=skip)
+    if found is None or not all(name == name.strip() and 0 < len(name) <= LONGEST_NAME for name in found[3]):
+        return None
+    if found[2] is not None and not np.isfinite(found[2]).all():
+        return None
+    if not text.isascii():
+        for _ in decoded(text, first):  # columns that nobody reads have to be text, too
+            pass
+    return _as_integers(*found)
+
+
+def _as_integers(heads: Ends, tails: Ends, weights: Weights, names: list[str]) -> Columns:
+    """The same with the names themselves as ends, where all of them are integers."""
+    if not all(map(fits, names)):
+        return heads, tails, weights, names
+    table = np.array([int(name) for name in names], np.int64)
+    return table[heads], table[tails], weights, None
 
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:

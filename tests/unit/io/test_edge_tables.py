@@ -267,3 +267,59 @@ def test_lists_of_pairs_are_tables(rows, edges):
 def test_lists_that_are_no_pairs_are_refused(rows):
     with pytest.raises(GarnetError):
         as_graph(rows)
+
+
+def large_table(rows=60_000, mark=","):
+    rng = np.random.default_rng(0)
+    heads, tails = rng.integers(5_000, size=(2, rows))
+    lines = [
+        f"{i}{mark}α-{u}{mark}β-{v}{mark}{u % 7 + 0.25}" for i, (u, v) in enumerate(zip(heads, tails, strict=True))
+    ]
+    return "\n".join([f"row{mark}sender{mark}receiver{mark}amount", *lines]) + "\n"
+
+
+@pytest.mark.parametrize("mark", [",", "\t", ";"])
+def test_a_large_plain_table_is_what_it_is_with_a_comment(tmp_path, mark):
+    text = large_table(mark=mark)
+    asked = {"weight": "amount", "duplicates": "sum"}
+    plain = load_graph(write(tmp_path / "plain.csv", text), **asked)
+    assert plain.num_nodes > 9_000
+    assert load_graph(write(tmp_path / "comment.csv", text + "# that was all\n"), **asked) == plain
+    assert load_graph(write(tmp_path / "lines.csv", text.replace("\n", "\r\n")), **asked) == plain
+    numbers = text.replace("α-", "1").replace("β-", "2")
+    graph = load_graph(write(tmp_path / "numbers.csv", numbers), **asked)
+    assert graph.names.dtype == np.int64
+    assert graph.weights.sum() == pytest.approx(plain.weights.sum())
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("7,a,b", "line 60002 has 3 column"),
+        ("7,a,b,1,2", "line 60002 has 5 column"),
+        ("7,,b,1", "line 60002 has a node name that is empty"),
+        ("7, ,b,1", "line 60002 has a node name that is empty"),
+        ("7,a,b,1_0", "line 60002 has the weight '1_0'"),
+        ("7,a,b,", "line 60002 has the weight ''"),
+        ("7,a,b,nan", "line 60002 has the weight 'nan'"),
+        (f"7,{'a' * 1001},b,1", "line 60002 has a node name"),
+    ],
+)
+def test_a_faulty_row_of_a_large_table_is_named(tmp_path, row, message):
+    path = write(tmp_path / "large.csv", large_table() + row + "\n")
+    with pytest.raises(GraphError, match=message):
+        load_graph(path, weight="amount")
+
+
+def test_letters_of_another_encoding_in_a_column_that_nobody_reads(tmp_path):
+    path = tmp_path / "large.csv"
+    path.write_bytes(large_table().encode() + b"\xff,a,b,1\n")
+    with pytest.raises(GraphError, match="line 60002 is not text in UTF-8"):
+        load_graph(path, weight="amount")
+
+
+def test_blanks_around_the_names_of_a_large_table_are_no_part_of_them(tmp_path):
+    text = large_table()
+    spaced = text + "7, α-1 ,β-2,1\n"
+    path, other = write(tmp_path / "spaced.csv", spaced), write(tmp_path / "plain.csv", text + "7,α-1,β-2,1\n")
+    assert load_graph(path, weight="amount") == load_graph(other, weight="amount")
