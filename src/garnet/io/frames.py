@@ -65,7 +65,7 @@ def frame_source(frame: Any, options: TableOptions) -> EdgeSource:
             f"{kinds[1]}; make both one."
         )
     weights = None if layout.weight is None else _weights(column(frame, layout.weight), names[layout.weight])
-    pairs = checked_pairs(heads, tails, weights, None)
+    pairs = checked_pairs(heads, tails, weights, None, "" if layout.weight is None else names[layout.weight])
     return EdgeSource(
         edges=lambda _: iter([pairs]),
         num_nodes=None,
@@ -89,7 +89,7 @@ def pairs_source(rows: Sequence[Sequence[Any]], options: TableOptions) -> EdgeSo
     if ends[0].dtype != ends[1].dtype:
         ends = [np.array([str(name) for name in end.tolist()], np.object_) for end in ends]
     weights = None if layout.weight is None else as_array([row[2] for row in rows], "Edge weights")
-    pairs = checked_pairs(ends[0], ends[1], weights, None)
+    pairs = checked_pairs(ends[0], ends[1], weights, None, "3")
     return EdgeSource(
         edges=lambda _: iter([pairs]),
         num_nodes=None,

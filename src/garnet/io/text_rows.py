@@ -13,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
+from garnet.io.checks import are_weights
 from garnet.io.table_layout import Layout
 from garnet.io.text import line_breaks, parse_table
 from garnet.io.text_table import BLANKS, TextTable, as_number, is_integer, is_number
 
 LONGEST_NAME = 1000
 """Characters that the name of a node may have in a list."""
+
+LONGEST_LINE = 1 << 20
+"""Characters that a line may have."""
 
 ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 
@@ -48,16 +52,12 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
         GraphError: a row is malformed, and its line is named; or it stays in doubt whether there is a header.
     """
     plain = header is False or (header is True and table.certain)
-    found = _quick(text, table, skip=bool(header)) if plain else None
-    if found is not None:
-        return found
     try:
-        found = _thorough(text, first, table, header)
-        if not only_integers or found[3] is None:
+        found = _quick(text, table, skip=bool(header)) if plain else None
+        found = found or _thorough(text, first, table, header)
+        if (not only_integers or found[3] is None) and (found[2] is None or are_weights(found[2])):
             return found
-    except csv.Error as error:
-        raise GraphError(f"its rows are malformed ({error}).") from error
-    except _FaultyRow:
+    except (csv.Error, _FaultyRow):
         pass
     raise _fault(text, first, table, bool(header), only_integers)
 
@@ -74,7 +74,7 @@ class _Numbers(dict[str, int]):
 
     def __missing__(self, cell: str) -> int:
         name = cell.strip()
-        if not 0 < len(name) <= LONGEST_NAME:
+        if not 0 < len(name) <= LONGEST_NAME or "\n" in name:
             raise _FaultyRow
         self[cell] = number = self.of_names.setdefault(name, len(self.of_names))
         return number
@@ -189,7 +189,18 @@ def rows_in(text: bytes, delimiter: str, first: int = 1) -> Iterator[list[str]]:
 
 
 def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    """The cells of lines.
+
+    Raises:
+        csv.Error: a quote is never closed, or a cell is too long.
+    """
+    row: list[str] = []
+    # A blank line is a row of its own, and empty, unless a quote before it is open.
+    for row in csv.reader(chain(lines, ("\n",)), delimiter=delimiter, skipinitialspace=True):
+        if row:
+            yield row
+    if row:
+        raise csv.Error("a quote is never closed")
 
 
 def _lines(text: str) -> Iterable[str]:
@@ -203,7 +214,7 @@ def decoded(text: bytes, first: int) -> Iterator[str]:
     """The text in pieces of some lines, without the end of the last of them; all ends are line feeds.
 
     Raises:
-        GraphError: it is not in UTF-8; the line is named.
+        GraphError: it is not in UTF-8, or a line is longer than `LONGEST_LINE`; the line is named.
     """
     begin = 0
     while begin < len(text):
@@ -219,8 +230,17 @@ def decoded(text: bytes, first: int) -> Iterator[str]:
             ) from None
         if "\r" in found:
             found = found.replace("\r\n", "\n").replace("\r", "\n")
+        if len(piece) > LONGEST_LINE + _CHUNK:
+            _require_lines(found, first + line_breaks(text[:begin]))
         yield found.removesuffix("\n")
         begin = end
+
+
+def _require_lines(text: str, first: int) -> None:
+    """Refuse a line that is longer than any real one, before its cells are told apart."""
+    for number, line in enumerate(text.split("\n"), first):
+        if len(line) > LONGEST_LINE:
+            raise GraphError(f"line {number} has more than {LONGEST_LINE} characters.")
 
 
 def fits(name: str) -> bool:
@@ -246,16 +266,17 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
 
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
-    """What is wrong with the first row that is no edge."""
-    number, layout = first - 1, table.layout
+    """What is wrong with the first row that is no edge, and on which line that begins."""
+    number, begun, fresh, layout = first - 1, first, True, table.layout
 
     def lines() -> Iterator[str]:
-        nonlocal number
+        nonlocal number, begun, fresh
         for piece in decoded(text, first):
             for line in piece.split("\n"):
                 number += 1
                 start = line.lstrip()
                 if start and start[0] not in "#%":
+                    begun, fresh = number if fresh else begun, False
                     yield line + "\n"
 
     rows = map(str.split, lines()) if table.delimiter == BLANKS else _cells(lines(), table.delimiter)
@@ -263,9 +284,11 @@ def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integer
         for place, row in enumerate(rows):
             cells = [cell.strip() for cell in row]
             if (place or not header) and (wrong := _wrong(cells, layout, table.decimal, only_integers)):
-                return GraphError(f"line {number} has {wrong}.")
-    except csv.Error as error:
-        return GraphError(f"its rows are malformed ({error}).")
+                return GraphError(f"line {begun} has {wrong}.")
+            fresh = True
+    except csv.Error:
+        most = f"{csv.field_size_limit():,}"
+        return GraphError(f"line {begun} has a quote that is never closed, or a cell of more than {most} characters.")
     return GraphError("its rows are malformed.")
 
 
@@ -278,9 +301,18 @@ def _wrong(cells: list[str], layout: Layout, decimal: str, only_integers: bool) 
         return f"the name {next(name for name in names if not fits(name))[:40]!r}; {ONLY_INTEGERS}"
     if not all(0 < len(name) <= LONGEST_NAME for name in names):
         return f"a node name that is empty or longer than {LONGEST_NAME} characters"
-    if layout.weight is not None and not is_number(cells[layout.weight], decimal):
-        cell = cells[layout.weight]
+    if any("\n" in name for name in names):
+        return "a quote that is closed on another line, with a line break in the name of a node; close it, or drop it"
+    if layout.weight is None:
+        return None
+    cell = cells[layout.weight]
+    if not is_number(cell, decimal):
         comma = decimal == "." and is_number(cell, ",")
         cure = "; if that is its decimal comma, say --decimal , (decimal=',')" if comma else ""
         return f"the weight {cell[:40]!r}, which is not a number{cure}"
-    return None
+    if are_weights(np.array([float(as_number(cell, decimal))])):
+        return None
+    place = layout.called(layout.weight) if layout.names is None else f"column {layout.called(layout.weight)!r}"
+    negative = float(as_number(cell, decimal)) < 0
+    said = "weights must not be negative" if negative else "it must not be NaN or infinite in 32 bits"
+    return f"the weight {cell[:40]!r} in its {place}; {said}"
