@@ -73,8 +73,7 @@ def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: Ta
         return None
     delimiter = options.delimiter or _delimiter(lines, candidates)
     first, *others = list(split_rows(lines, delimiter))
-    if len(first) < 2 and "\n" in first[0]:
-        raise GraphError("its first row begins with a quote that is not closed on its line; close it, or drop it.")
+    _require_closed(first)
     others = [row for row in others if len(row) == len(first)]
     header, certain = _header(first, others, options)
     numbers = len(first) == 3 and is_number(first[2].replace("_", ""), options.decimal)
@@ -104,7 +103,9 @@ def cells_of_header(text: bytes, delimiter: str | None, candidates: Sequence[str
     if not lines:
         raise GraphError("it has no rows.")
     mark = delimiter or _delimiter(lines[:_SAMPLE], candidates)
-    return mark, tuple(next(split_rows(lines[:_SAMPLE], mark)))
+    names = next(split_rows(lines[:_SAMPLE], mark))
+    _require_closed(names)
+    return mark, tuple(names)
 
 
 def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
@@ -117,6 +118,11 @@ def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in row]
     except csv.Error as error:
         raise GraphError(f"its rows are malformed ({error}).") from error
+
+
+def _require_closed(first: Sequence[str]) -> None:
+    if len(first) < 2 and "\n" in first[0]:
+        raise GraphError("its first row begins with a quote that is not closed on its line; close it, or drop it.")
 
 
 def is_integer(cell: str) -> bool:
