@@ -61,6 +61,8 @@ def judge(
             raise GarnetError(
                 "Lines from standard input are answered on standard output; leave -o and --json out, and say > FILE."
             )
+        if said := said_of_tables()[0].said:
+            raise GarnetError(f"Lines from standard input are source and target, as in a,b; leave the {said[0]} out.")
         _answer(result)
         return
     ending = Path(new.name.lower().removesuffix(".gz")).suffix

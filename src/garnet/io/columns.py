@@ -62,7 +62,9 @@ class NamedColumns:
             found = {name: column(self._table, self.names.index(name)) for name in wanted}
         odd = next((name for name, values in found.items() if values.ndim != 1), None)
         if odd is not None:
-            raise GraphError(f"The column {odd!r} of {self.called} has the shape {found[odd].shape}; give one value a row.")
+            raise GraphError(
+                f"The column {odd!r} of {self.called} has the shape {found[odd].shape}; give one value a row."
+            )
         if len({len(values) for values in found.values()}) > 1:
             raise GraphError(f"The columns of {self.called} differ in length.")
         return found

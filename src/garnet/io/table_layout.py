@@ -154,6 +154,7 @@ def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
             ends = 0, 1
         else:
             raise GraphError(f"its columns are {listed(names)}; {_asking(names)}")
+    _require_two(ends, repr(names[ends[0]]))
     others = [place for place in range(width) if place not in ends]
     if weight is None:
         found = [place for place in others if lower[place] in WEIGHTS]
@@ -191,6 +192,7 @@ def layout_without_names(first: Sequence[str], third_is_number: bool, options: T
             f"its rows have {width} columns without names ({told}{', ...' if width > _SHOWN else ''}); say by number "
             "which two are the ends of an edge, such as --source 1 --target 2 (source=1, target=2)."
         )
+    _require_two(ends, str(ends[0] + 1))
     if weight in ends:
         raise GraphError(f"its column {weight + 1} is an end of the edges, and cannot be their weight as well.")
     return Layout(width=width, source=ends[0], target=ends[1], weight=weight)
@@ -198,6 +200,11 @@ def layout_without_names(first: Sequence[str], third_is_number: bool, options: T
 
 def _refused(name: str, wanted: str, got: object) -> ParameterError:
     return ParameterError(f"The '{name}' of a table must be {wanted}. Got {brief(got)} instead.")
+
+
+def _require_two(ends: tuple[int, int], name: str) -> None:
+    if ends[0] == ends[1]:
+        raise GraphError(f"its column {name} cannot be both ends of an edge; give two columns.")
 
 
 def _place(wanted: Column, names: Sequence[str]) -> int:
