@@ -183,30 +183,56 @@ def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int)
 
 
 def rows_in(text: bytes, delimiter: str, first: int = 1) -> Iterator[list[str]]:
-    """The cells of the rows of a text, as they stand there."""
-    lines = chain.from_iterable(map(_lines, decoded(text, first)))
+    """The cells of the rows of a text, as they stand there.
+
+    Raises:
+        GraphError: as by `decoded`; or a quote is never closed.
+        csv.Error: a cell is too long.
+    """
+    pieces = decoded(text, first)
+    if delimiter != BLANKS and b'"' in text:
+        return (row for _, row in _numbered_rows(pieces, delimiter, first))
+    lines = chain.from_iterable(map(_lines, pieces))
     return map(str.split, lines) if delimiter == BLANKS else _cells(lines, delimiter)
 
 
-def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """The cells of lines.
+def _numbered_rows(pieces: Iterable[str], delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:
+    """The cells of rows, each with the number of its first line; within quotes lines may be blank, or begin with #."""
+    within, begun = False, first
 
-    Raises:
-        csv.Error: a quote is never closed, or a cell is too long.
-    """
-    row: list[str] = []
-    # A blank line is a row of its own, and empty, unless a quote before it is open.
-    for row in csv.reader(chain(lines, ("\n",)), delimiter=delimiter, skipinitialspace=True):
-        if row:
-            yield row
-    if row:
-        raise csv.Error("a quote is never closed")
+    def lines() -> Iterator[str]:
+        nonlocal within, begun
+        number = first - 1
+        for piece in pieces:
+            for line in piece.split("\n"):
+                number += 1
+                if not within:
+                    start = line.lstrip()
+                    if not start or start[0] in "#%":
+                        continue
+                    within, begun = True, number
+                yield line + "\n"
+        if within:
+            raise csv.Error("a quote is never closed")
+
+    try:
+        for row in map(str.split, lines()) if delimiter == BLANKS else _cells(lines(), delimiter):
+            within = False
+            yield begun, row
+    except csv.Error:
+        most = f"{csv.field_size_limit():,}"
+        raise GraphError(
+            f"line {begun} has a quote that is never closed, or a cell of more than {most} characters."
+        ) from None
+
+
+def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
 
 
 def _lines(text: str) -> Iterable[str]:
-    """The lines of a text that have a row."""
-    lines = text.split("\n")
-    full = filter(str.strip, [line + "\n" for line in lines] if '"' in text else lines)
+    """The lines of a text without quotes that have a row."""
+    full = filter(str.strip, text.split("\n"))
     return (line for line in full if line.lstrip()[0] not in "#%") if "#" in text or "%" in text else full
 
 
@@ -267,28 +293,10 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
     """What is wrong with the first row that is no edge, and on which line that begins."""
-    number, begun, fresh, layout = first - 1, first, True, table.layout
-
-    def lines() -> Iterator[str]:
-        nonlocal number, begun, fresh
-        for piece in decoded(text, first):
-            for line in piece.split("\n"):
-                number += 1
-                start = line.lstrip()
-                if start and start[0] not in "#%":
-                    begun, fresh = number if fresh else begun, False
-                    yield line + "\n"
-
-    rows = map(str.split, lines()) if table.delimiter == BLANKS else _cells(lines(), table.delimiter)
-    try:
-        for place, row in enumerate(rows):
-            cells = [cell.strip() for cell in row]
-            if (place or not header) and (wrong := _wrong(cells, layout, table.decimal, only_integers)):
-                return GraphError(f"line {begun} has {wrong}.")
-            fresh = True
-    except csv.Error:
-        most = f"{csv.field_size_limit():,}"
-        return GraphError(f"line {begun} has a quote that is never closed, or a cell of more than {most} characters.")
+    for place, (line, row) in enumerate(_numbered_rows(decoded(text, first), table.delimiter, first)):
+        cells = [cell.strip() for cell in row]
+        if (place or not header) and (wrong := _wrong(cells, table.layout, table.decimal, only_integers)):
+            return GraphError(f"line {line} has {wrong}.")
     return GraphError("its rows are malformed.")
 
 

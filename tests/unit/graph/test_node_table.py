@@ -126,7 +126,7 @@ def test_broken_files_are_one_sentence(tmp_path, name, text, message):
         ("id,x\nann,1\nbob,inf\n", {"features": "all"}, "has inf in row 1"),
         ("id,x\nann,1e308\nbob,-1e308\n", {"features": "all"}, "too large to be scaled"),
         ("id,x,x\nann,1,2\n", {"features": "all"}, "2 columns of the name 'x'"),
-        ('id,x\nann,"1\nbob,2\n', {"features": "all"}, "a quote is never closed"),
+        ('id,x\nann,"1\nbob,2\n', {"features": "all"}, "line 2 has a quote that is never closed"),
         ('"id,x\nann,1\n', {"features": "all"}, "a quote that is not closed"),
         ("id,x\nann,1\n" + "," * 3_000_000, {"features": "all"}, "line 3 has more than 1048576 characters"),
         ("id" + ",x" * 1_000_000 + "\n", {"features": "all"}, "columns; a table of nodes may have"),

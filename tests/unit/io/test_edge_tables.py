@@ -342,6 +342,19 @@ def test_a_faulty_weight_of_a_table_is_found_by_its_row(tmp_path, weight, messag
             as_graph(data, source="source", target="target", weight="amount")
 
 
+def test_lines_within_quotes_may_be_blank_or_look_like_comments(tmp_path):
+    notes = ["two\n\nlines", "a\n# hash", '% "x"\n%', "plain"]
+    stream = io.StringIO()
+    csv.writer(stream).writerows(
+        [("source", "target", "note"), *(("a", f"b{i}", note) for i, note in enumerate(notes))]
+    )
+    path = write(tmp_path / "list.csv", '# a comment with a " in it\n\n' + stream.getvalue() + "\n# the end\n")
+    assert sorted(weights_of(load_graph(path))) == [("a", "b0"), ("a", "b1"), ("a", "b2"), ("a", "b3")]
+    path.write_text(path.read_text() + "a,b,c,d\n")
+    with pytest.raises(GraphError, match="line 14 has 4"):
+        load_graph(path)
+
+
 def test_weights_of_both_directions_that_add_up_to_too_much_are_refused():
     with pytest.raises(GraphError, match="more than 32 bits can hold"):
         as_graph([("a", "b", 3e38), ("b", "a", 2e38)], duplicates="sum", symmetrize=True)
