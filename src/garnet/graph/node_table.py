@@ -125,7 +125,7 @@ class NodeTable:
         if len(found) != 1:
             raise GraphError(
                 f"{self._columns.called} has the columns {listed(self._columns.names)}; say which one has the names of "
-                f"the nodes, such as --id {self._columns.names[0]} (id={self._columns.names[0]!r})."
+                f"the nodes, such as --id {listed(self._columns.names[:1])} (id={brief(self._columns.names[0])})."
             )
         return found[0]
 

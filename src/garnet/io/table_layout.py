@@ -239,9 +239,13 @@ def _as_written(name: str, names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns, as many as a sentence can have."""
-    shown = ", ".join(name[:40] for name in names[:_SHOWN])
+    """The names of columns on one line, as many as a sentence can have."""
+    shown = ", ".join(" ".join(name[:40].split()) for name in names[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+def _typed(name: str) -> str:
+    return shlex.quote(listed([name]))
 
 
 def _asking(names: Sequence[str]) -> str:
@@ -254,6 +258,6 @@ def _asking(names: Sequence[str]) -> str:
     if first is None or second is None:
         first, second = names[:2]
     return (
-        f"say which two are the ends of an edge, such as --source {shlex.quote(first)} --target {shlex.quote(second)} "
+        f"say which two are the ends of an edge, such as --source {_typed(first)} --target {_typed(second)} "
         f"(source={brief(first)}, target={brief(second)})."
     )
