@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 for command in (demo, purify, audit, judge, attack, train, predict, stress, report, info, clean):
     reads = command in (purify, audit, judge, attack, train, predict, stress, info)
-    app.command()(reads_tables(command) if reads else command)
+    app.command()(reads_tables(command, nodes=command is not judge) if reads else command)
 bench_app.command()(check)
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")

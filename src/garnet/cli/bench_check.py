@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +50,6 @@ def check(
     from garnet.bench.recheck import compare
     from garnet.bench.study import Study
     from garnet.errors import GarnetError
-    from garnet.io.scratch import Scratch
     from garnet.io.targets import require_file, require_other
 
     found = read_recorded(source)
@@ -61,8 +62,7 @@ def check(
     took = sum(record.seconds.get("total", 0.0) for record in chosen.values())
     err.print(f"measuring {len(chosen)} cells again; they took {took:.0f} s when they were recorded", soft_wrap=True)
     study = Study(str(source), "", tuple(chosen))
-    with Scratch.make(Path(tempfile.gettempdir())) as scratch, live(len(chosen)) as progress:
-        kept = output or scratch.folder / "now.jsonl"
+    with _records(output) as kept, live(len(chosen)) as progress:
         summary = runner.run(study, kept, jobs=jobs, device=device, again=True, progress=progress)
     if summary.interrupted:
         raise typer.Exit(130)
@@ -75,6 +75,21 @@ def check(
     )
     if wrong:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _records(output: Path | None) -> Iterator[Path]:
+    """The file for records that somebody named, or one that is gone in the end."""
+    from garnet.io.failures import writing
+    from garnet.io.scratch import Scratch
+
+    if output is not None:
+        yield output
+        return
+    with writing("intermediate files"):
+        folder = Path(tempfile.gettempdir())
+    with Scratch.make(folder) as scratch:
+        yield scratch.folder / "now.jsonl"
 
 
 def _chosen(found: Recorded, sample: int, seed: int, match: str | None, longest: float | None) -> dict[Cell, Record]:

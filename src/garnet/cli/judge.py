@@ -61,6 +61,8 @@ def judge(
             raise GarnetError(
                 "Lines from standard input are answered on standard output; leave -o and --json out, and say > FILE."
             )
+        if said := said_of_tables()[0].said:
+            raise GarnetError(f"Lines from standard input are source and target, as in a,b; leave the {said[0]} out.")
         _answer(result)
         return
     ending = Path(new.name.lower().removesuffix(".gz")).suffix
@@ -190,12 +192,15 @@ def _pairs(lines: io.TextIOBase | Any) -> Iterator[tuple[int, tuple[str, str]]]:
     from garnet.io.text_rows import LONGEST_NAME
 
     mark = ""
-    for number, line in enumerate(lines, 1):
+    for number, line in _numbered(lines):
         if not line.strip() or line.lstrip()[0] in "#%":
             continue
         begins = not mark
         mark = mark or next((one for one in "\t," if one in line), " ")
-        row = line.split() if mark == " " else next(csv.reader([line.strip("\r\n")], delimiter=mark), [])
+        try:
+            row = line.split() if mark == " " else next(csv.reader([line.strip("\r\n")], delimiter=mark), [])
+        except csv.Error as error:
+            raise GraphError(f"Line {number} of standard input is malformed ({error}).") from None
         cells = [cell.strip() for cell in row]
         if begins and tuple(cell.lower() for cell in cells[:2]) in HEADERS:
             continue
@@ -204,3 +209,17 @@ def _pairs(lines: io.TextIOBase | Any) -> Iterator[tuple[int, tuple[str, str]]]:
                 f"Line {number} of standard input has {len(cells)} cell(s); give source and target, as in a,b."
             )
         yield number, (cells[0], cells[1])
+
+
+def _numbered(lines: io.TextIOBase | Any) -> Iterator[tuple[int, str]]:
+    """Lines as they come, from 1 on."""
+    from garnet.errors import GraphError
+
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            # A terminal's letters that could not be read stand there as halves of pairs.
+            line.encode()
+            yield number, line
+    except UnicodeError:
+        raise GraphError(f"Line {number} of standard input, or one soon after it, is not text in UTF-8.") from None

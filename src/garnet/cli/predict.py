@@ -47,8 +47,10 @@ def predict(
     nodes = said_of_tables()[1]
     if nodes is not None and nodes.features:
         raise ParameterError(
-            "Features of a table are scaled by that table, and the model has learnt those of another; make one .npz of "
-            "both with garnet, or leave --features out."
+            "Features of a table are scaled by that table, and the model has learnt those of another; put the nodes of "
+            "both graphs into one table, save each graph with it in Python, "
+            f"as_graph({source.name!r}, nodes=..., features=...).save('graph.npz'), and give the .npz files to garnet "
+            "train and garnet predict."
         )
     outputs = Outputs(context, written=["output"], read=["model", "source"])
     if outputs.done:

@@ -18,53 +18,70 @@ if TYPE_CHECKING:
 _SAID: ContextVar[Mapping[str, Any] | None] = ContextVar("said of tables", default=None)
 
 
-def _option(kind: Any, name: str, text: str, default: Any = None, metavar: str | None = None) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(name, metavar=metavar, help=text)], default
+def _option(kind: Any, flag: str, text: str, metavar: str) -> tuple[str, Any]:
+    # A list, although one is wanted, so that a second is seen and not quietly taken for the first.
+    return flag, Annotated[list[kind] | None, typer.Option(flag, metavar=metavar, help=text)]
 
 
 _NAME_OR_NUMBER = "by its name, or its number from 1 on."
-_OPTIONS: dict[str, tuple[Any, Any]] = {
+_OPTIONS: dict[str, tuple[str, Any]] = {
     "source_column": _option(
-        str | None, "--source", f"Of a table of edges, the column of the first ends, {_NAME_OR_NUMBER}", None, "COLUMN"
+        str, "--source", f"Of a table of edges, the column of the first ends, {_NAME_OR_NUMBER}", "COLUMN"
     ),
-    "target_column": _option(str | None, "--target", "The column of the second ends.", None, "COLUMN"),
-    "weight_column": _option(str | None, "--weight", "The column of the weights.", None, "COLUMN"),
-    "time_column": _option(str | None, "--time", "The column of times, which written tables keep.", None, "COLUMN"),
+    "target_column": _option(str, "--target", "The column of the second ends.", "COLUMN"),
+    "weight_column": _option(str, "--weight", "The column of the weights.", "COLUMN"),
+    "header": (
+        "--header",
+        Annotated[
+            bool | None, typer.Option("--header/--no-header", help="Whether the first row of a text is a header.")
+        ],
+    ),
+    "time_column": _option(str, "--time", "The column of times, which written tables keep.", "COLUMN"),
     "before": _option(
-        str | None, "--before", "Leave out rows with this time or a later one: 2024-05-31, or a number.", None, "TIME"
+        str, "--before", "Leave out rows with this time or a later one: 2024-05-31, or a number.", "TIME"
     ),
-    "header": _option(bool | None, "--header/--no-header", "Whether the first row of a text is a header."),
     "delimiter": _option(
-        str | None, "--delimiter", "What stands between the cells of a text.  [default: what divides all rows alike]"
+        str, "--delimiter", "What stands between the cells of a text.  [default: what divides all rows alike]", "MARK"
     ),
-    "decimal": _option(str, "--decimal", "What stands before the fraction of a number, . or a comma.", "."),
-    "encoding": _option(str, "--encoding", "Of a text, such as latin-1 or utf-16.", "utf-8"),
+    "decimal": _option(
+        str, "--decimal", "What stands before the fraction of a number, . or a comma.  [default: .]", "MARK"
+    ),
+    "encoding": _option(str, "--encoding", "Of a text, such as latin-1 or utf-16.  [default: utf-8]", "NAME"),
     "duplicates": _option(
-        str, "--duplicates", "What becomes of several rows for one edge: max, sum, count or first.", "max"
+        str,
+        "--duplicates",
+        "What becomes of several rows for one edge: max, sum, count or first.  [default: max]",
+        "RULE",
     ),
-    "node_table": _option(
-        Path | None, "--nodes", "A table with a row for each node: .csv, .tsv, .txt or .parquet.", None, "FILE"
-    ),
-    "id_column": _option(str | None, "--id", "Of a table of nodes, the column of their names.", None, "COLUMN"),
-    "label_column": _option(str | None, "--label", "The column of their classes.", None, "COLUMN"),
+    "node_table": _option(Path, "--nodes", "A table with a row for each node: .csv, .tsv, .txt or .parquet.", "FILE"),
+    "id_column": _option(str, "--id", "Of a table of nodes, the column of their names.", "COLUMN"),
+    "label_column": _option(str, "--label", "The column of their classes.", "COLUMN"),
     "feature_columns": _option(
-        str | None, "--features", "Their features: columns with commas between them, or 'all'.", None, "COLUMNS"
+        str, "--features", "Their features: columns with commas between them, or 'all'.", "COLUMNS"
     ),
-    "split_column": _option(str | None, "--split-column", "The column of train, val and test.", None, "COLUMN"),
+    "split_column": _option(str, "--split-column", "The column of train, val and test.", "COLUMN"),
 }
+_OF_NODES = ("node_table", "id_column", "label_column", "feature_columns", "split_column")
 
 
-def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options for tables, which `said_of_tables` gives while it runs."""
+def reads_tables(command: Callable[..., None], *, nodes: bool = True) -> Callable[..., None]:
+    """The command with the options for tables, which `said_of_tables` gives while it runs.
+
+    Args:
+        command: which has none of them.
+        nodes: whether it reads tables of nodes, too.
+    """
+    options = {name: option for name, option in _OPTIONS.items() if nodes or name not in _OF_NODES}
     hints = get_type_hints(command, include_extras=True)
     own = [one.replace(annotation=hints[name]) for name, one in inspect.signature(command).parameters.items()]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    added = [
-        inspect.Parameter(name, keyword, default=default, annotation=kind) for name, (kind, default) in _OPTIONS.items()
-    ]
+    added = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, (_, kind) in options.items()]
 
     def with_tables(**given: Any) -> None:
-        said = _SAID.set({name: given.pop(name) for name in _OPTIONS})
+        values = {name: _only(flag, given.pop(name, None)) for name, (flag, _) in _OPTIONS.items()}
+        if "context" in given:
+            given["context"].params.update(values)
+        said = _SAID.set(values)
         try:
             command(**given)
         finally:
@@ -75,6 +92,18 @@ def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
     with_tables.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
     with_tables.__annotations__ = {**hints, **{one.name: one.annotation for one in added}}
     return with_tables
+
+
+def _only(flag: str, values: Any) -> Any:
+    """The one value of an option."""
+    from garnet.errors import ParameterError
+
+    if not isinstance(values, list):
+        return values
+    if len(values) > 1:
+        told = " and ".join(repr(str(value)) for value in values)
+        raise ParameterError(f"{flag} is given {len(values)} times, {told}; give one.")
+    return values[0] if values else None
 
 
 def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
@@ -95,16 +124,9 @@ def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
         before=said["before"],
         header=said["header"],
         delimiter="\t" if delimiter in ("\\t", "tab") else delimiter,
-        decimal=said["decimal"],
-        encoding=said["encoding"],
-        duplicates=said["duplicates"],
+        **{name: said[name] for name in ("decimal", "encoding", "duplicates") if said[name] is not None},
     )
-    columns = {
-        "--id": said["id_column"],
-        "--label": said["label_column"],
-        "--features": said["feature_columns"],
-        "--split-column": said["split_column"],
-    }
+    columns = {_OPTIONS[name][0]: said[name] for name in _OF_NODES[1:]}
     if said["node_table"] is None:
         alone = next((name for name, value in columns.items() if value is not None), None)
         if alone is not None:
@@ -117,7 +139,7 @@ def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
         labels=said["label_column"],
         features=features if features in (None, ALL) else [name.strip() for name in features.split(",")],
         split=said["split_column"],
-        encoding=said["encoding"],
+        encoding=options.encoding,
     )
     return options, table
 

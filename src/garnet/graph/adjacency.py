@@ -97,6 +97,7 @@ def join_pairs(
         matrix = _one_of_repeated(low, high, values, n, duplicates)
         reverse = matrix.T.tocsr()
     both = matrix.maximum(reverse) if duplicates == "max" or stored_twice else matrix + reverse
+    _require_finite(both.data)
     return Merged(both.tocsr(), *loops_zeros_repeated)
 
 
@@ -114,6 +115,10 @@ def _one_of_repeated(
         merged = weights[first] if duplicates == "first" else np.diff(np.append(first, len(rows)))
     with np.errstate(over="ignore"):
         merged = merged.astype(np.float32)
+    _require_finite(merged)
+    return sp.coo_array((merged, (rows[first], cols[first])), shape=(n, n)).tocsr()
+
+
+def _require_finite(merged: NDArray[Any]) -> None:
     if not np.isfinite(merged).all():
         raise GraphError("The weights of repeated edges add up to more than 32 bits can hold; rescale them.")
-    return sp.coo_array((merged, (rows[first], cols[first])), shape=(n, n)).tocsr()

@@ -247,9 +247,9 @@ def as_graph(
         time: of a table, the column of times, which `before` needs.
         before: leave out rows with this time or a later one: a number, or a date, as text in the form 2024-05-31.
         duplicates: of a table, what becomes of several rows for one edge: `max`, `sum`, `count` or `first`.
-        nodes: a table of nodes: a DataFrame, or the path of a .csv, .tsv or .parquet file. Nodes that are only in it
-            have no edges. See `garnet.NodeTable` for how its columns are read.
-        id: of the table of nodes, the column of their names; by default one called so, or the first.
+        nodes: a table of nodes: a DataFrame, the path of a .csv, .tsv, .txt or .parquet file, or a `garnet.NodeTable`,
+            which says how its columns are read. Nodes that are only in it have no edges.
+        id: of the table of nodes, the column of their names; by default one called id, node, node_id or name.
         features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the data. With a table of nodes
             the names of its columns.
         labels: (n,) integers, negative where unknown; overrides those of the data. With a table of nodes the name of a
@@ -285,7 +285,10 @@ def as_graph(
     table: NodeTable | None = None
     if nodes is not None:
         named: dict[str, Any] = {"id": id, "features": features, "labels": labels, "split": split}
-        table = NodeTable(nodes, **named)
+        table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes, **named)
+        beside = next((name for name, value in named.items() if value is not None), None)
+        if table is nodes and beside is not None:
+            raise GraphError(f"A NodeTable says itself which of its columns are what; give {beside} to it.")
         features = labels = split = None
     elif id is not None:
         raise GraphError(f"There is no table of nodes that could have the column {id!r}; give it as nodes.")

@@ -88,8 +88,12 @@ def require_finite(name: str, values: NDArray[Any]) -> None:
 
 def _scaled(name: str, numbers: NDArray[np.float64], missing: NDArray[np.bool_]) -> tuple[NDArray[np.float32], str]:
     known = numbers[~missing]
-    mean = known.mean() if len(known) else 0.0
-    spread = known.std() if len(known) else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = known.mean() if len(known) else 0.0
+        spread = known.std() if len(known) else 0.0
+    if not np.isfinite(spread):
+        largest = known[np.abs(known).argmax()]
+        raise GraphError(f"The column {name!r} has {largest:g}, too large to be scaled; give it in other units.")
     scaled = np.where(missing, 0.0, (numbers - mean) / (spread or 1.0))
     said = f"{name}: a number, scaled" + ("" if spread else "; it is the same everywhere")
     if not missing.any():

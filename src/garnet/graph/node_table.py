@@ -15,7 +15,7 @@ from garnet.graph.node_features import are_missing, encoded, require_finite
 from garnet.io.checks import Parts, checked_features, checked_labels
 from garnet.io.columns import NamedColumns
 from garnet.io.edge_source import GraphArrays
-from garnet.io.table_layout import listed
+from garnet.io.table_layout import TableOptions, listed
 from garnet.io.text_rows import fits
 
 ALL = "all"
@@ -54,6 +54,7 @@ class NodeTable:
     delimiter: str | None = None
 
     def __post_init__(self) -> None:
+        TableOptions(encoding=self.encoding, delimiter=self.delimiter)
         features = [] if self.features in (None, ALL) else self.features
         if isinstance(features, str) or not isinstance(features, Sequence) or not _are_texts(features):
             raise GraphError(
@@ -112,7 +113,8 @@ class NodeTable:
     def _features(self) -> tuple[str, ...]:
         if self.features == ALL:
             others = {self._id, self.labels, self.split}
-            return tuple(name for name in self._columns.names if name not in others)
+            asked = (name for name in self._columns.names if name not in others)
+            return tuple(self._columns.place(name, "features") for name in asked)
         return tuple(self.features or ())
 
     @cached_property
@@ -123,14 +125,14 @@ class NodeTable:
         if len(found) != 1:
             raise GraphError(
                 f"{self._columns.called} has the columns {listed(self._columns.names)}; say which one has the names of "
-                f"the nodes, such as --id {self._columns.names[0]} (id={self._columns.names[0]!r})."
+                f"the nodes, such as --id {listed(self._columns.names[:1])} (id={brief(self._columns.names[0])})."
             )
         return found[0]
 
     @cached_property
     def _read(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """The names, and all columns that were asked for."""
-        wanted = [self._id, *(self._columns.place(one, "what it is asked for") for one in self._asked)]
+        wanted = [self._id, *(self._columns.place(one, "labels, split or features") for one in self._asked)]
         wanted = list(dict.fromkeys([*wanted, *self._features]))
         columns = self._columns.read(wanted)
         return self._named(columns[self._id]), columns

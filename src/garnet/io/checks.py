@@ -34,7 +34,14 @@ def checked_size(n: Any) -> int:
     return int(n)
 
 
-def checked_pairs(heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[Any] | None, n: int | None) -> Pairs:
+def checked_pairs(
+    heads: NDArray[Any],
+    tails: NDArray[Any],
+    weights: NDArray[Any] | None,
+    n: int | None,
+    column: str = "",
+    row: int = 0,
+) -> Pairs:
     """Pairs of existing nodes, with finite weights >= 0 in 32 bits.
 
     Args:
@@ -42,6 +49,8 @@ def checked_pairs(heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[Any
         tails: (m,) second ends.
         weights: (m,) any numbers; None if all are one.
         n: number of nodes; None where the ends are names.
+        column: of a table, that of the weights, so that a faulty one can be found.
+        row: of the table, the first of the pairs.
 
     Raises:
         GraphError: they are not; the message says which.
@@ -56,7 +65,7 @@ def checked_pairs(heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[Any
     if n is not None:
         _require_nodes(heads, n)
         _require_nodes(tails, n)
-    return heads, tails, None if weights is None else _checked_weights(weights)
+    return heads, tails, None if weights is None else _checked_weights(weights, column, row)
 
 
 def _require_nodes(ends: NDArray[Any], n: int) -> None:
@@ -67,13 +76,25 @@ def _require_nodes(ends: NDArray[Any], n: int) -> None:
         raise GraphError(f"Node {bad} does not exist: the graph has {n} nodes, numbered 0 to {n - 1}.")
 
 
-def _checked_weights(given: NDArray[Any]) -> NDArray[np.float32]:
+def are_weights(numbers: NDArray[Any]) -> bool:
+    """Whether numbers are all finite in 32 bits, and none of them negative."""
+    return bool(((numbers >= 0) & (numbers <= np.finfo(np.float32).max)).all())
+
+
+def _checked_weights(given: NDArray[Any], column: str, row: int) -> NDArray[np.float32]:
+    def at(faulty: NDArray[np.bool_]) -> str:
+        return f" in row {row + faulty.argmax()}, counted from 0, of column {column!r}" if column else ""
+
     with np.errstate(over="ignore", under="ignore"):
         weights = given.astype(np.float32, copy=False)
-    if not np.isfinite(weights).all():
-        raise GraphError("The graph has weights that are NaN or infinite; remove or repair them.")
+    endless = ~np.isfinite(weights)
+    if endless.any():
+        raise GraphError(f"The graph has weights that are NaN or infinite{at(endless)}; remove or repair them.")
     if (weights < 0).any():
-        raise GraphError(f"Edge weights must not be negative. Got {weights.min():g}; take magnitudes or drop them.")
+        raise GraphError(
+            f"Edge weights must not be negative. Got {weights[weights < 0][0]:g}{at(weights < 0)}; take magnitudes or "
+            "drop them."
+        )
     if ((weights == 0) & (given != 0)).any():
         least = np.abs(given[given != 0]).min()
         raise GraphError(

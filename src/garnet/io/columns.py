@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -58,9 +60,18 @@ class NamedColumns:
             found = {name: np.asarray(self._table[name]) for name in wanted}
         else:
             found = {name: column(self._table, self.names.index(name)) for name in wanted}
+        odd = next((name for name, values in found.items() if values.ndim != 1), None)
+        if odd is not None:
+            raise GraphError(
+                f"The column {odd!r} of {self.called} has the shape {found[odd].shape}; give one value a row."
+            )
         if len({len(values) for values in found.values()}) > 1:
             raise GraphError(f"The columns of {self.called} differ in length.")
         return found
+
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        return Counter(self.names)
 
     def place(self, wanted: str, what: str) -> str:
         """The name of a column as it is written.
@@ -68,7 +79,7 @@ class NamedColumns:
         Raises:
             GraphError: there is none, or several.
         """
-        count = self.names.count(wanted)
+        count = self._counts[wanted]
         if count > 1:
             raise GraphError(f"{self.called} has {count} columns of the name {wanted!r}; rename all but one.")
         if not count:
@@ -96,7 +107,8 @@ class NamedColumns:
         if not self._delimiter:
             return dict(self._parquet(path, wanted))
         text = read_text(path, self._encoding).removeprefix(BYTE_ORDER_MARK)
-        places = [self.names.index(name) for name in wanted]
+        place_of = {name: place for place, name in enumerate(self.names)}
+        places = [place_of[name] for name in wanted]
         found = rows_of_text(text, self._delimiter, places, len(self.names))
         return dict(zip(wanted, found, strict=True))
 

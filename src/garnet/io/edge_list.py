@@ -21,7 +21,7 @@ from garnet.io.checks import Pairs, checked_pairs
 from garnet.io.edge_source import EdgeSource, GraphArrays, NamedPairs, named, rows_between
 from garnet.io.table_layout import TableOptions
 from garnet.io.text import BYTE_ORDER_MARK, line_breaks, read_chunks, read_lines, read_text, reading, require_text_alone
-from garnet.io.text_rows import LONGEST_NAME, columns_of, decoded, rows_in
+from garnet.io.text_rows import LONGEST_LINE, LONGEST_NAME, columns_of, decoded, rows_in
 from garnet.io.text_table import BLANKS, TextTable, text_table
 
 TEXT_MARKS = {
@@ -34,7 +34,6 @@ TEXT_MARKS = {
 
 _ROWS_AT_ONCE = 1 << 16
 _SHORTEST_ROW = 4
-_LONGEST_LINE = 1 << 20
 _HEAD = 1 << 16
 FIRST_ROW = re.compile(rb"(?<![^\r\n])[ \t]*[^\s#%][^\r\n]*")
 
@@ -85,8 +84,8 @@ def _begins(path: Path, options: TableOptions, candidates: Sequence[str]) -> Tex
         line, head = line + line_breaks(head[: start.start()]), head[start.start() :]
         if len(head) >= _HEAD and line_breaks(head) > 1:
             return _table(head, line, False, candidates, options)
-        if len(head) > _LONGEST_LINE:
-            raise GraphError(f"it has a line of more than {_LONGEST_LINE} characters.")
+        if len(head) > LONGEST_LINE:
+            raise GraphError(f"it has a line of more than {LONGEST_LINE} characters.")
     return _table(head, line, True, candidates, options)
 
 
@@ -106,7 +105,7 @@ def _texts_of(path: Path, at_once: int | None, encoding: str) -> Iterator[tuple[
         yield 1, read_text(path, encoding).removeprefix(BYTE_ORDER_MARK)
         return
     # As no row is shorter, no piece has more rows than wanted.
-    for line, text in read_lines(path, _SHORTEST_ROW * at_once, _LONGEST_LINE, encoding):
+    for line, text in read_lines(path, _SHORTEST_ROW * at_once, LONGEST_LINE, encoding):
         require_text_alone(text)
         yield line, text
 

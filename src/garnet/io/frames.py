@@ -69,7 +69,8 @@ def frame_source(frame: Any, options: TableOptions) -> EdgeSource:
     if until is not None and layout.time is not None:
         count = until.column(column(frame, layout.time), names[layout.time])
         heads, tails, weights = heads[count], tails[count], None if weights is None else weights[count]
-    pairs = checked_pairs(heads, tails, weights, None)
+    named = "" if layout.weight is None or until is not None else names[layout.weight]
+    pairs = checked_pairs(heads, tails, weights, None, named)
     return EdgeSource(
         edges=lambda _: iter([pairs]),
         num_nodes=None,
@@ -96,7 +97,7 @@ def pairs_source(rows: Sequence[Sequence[Any]], options: TableOptions) -> EdgeSo
     if ends[0].dtype != ends[1].dtype:
         ends = [np.array([str(name) for name in end.tolist()], np.object_) for end in ends]
     weights = None if layout.weight is None else as_array([row[2] for row in rows], "Edge weights")
-    pairs = checked_pairs(ends[0], ends[1], weights, None)
+    pairs = checked_pairs(ends[0], ends[1], weights, None, "3")
     return EdgeSource(
         edges=lambda _: iter([pairs]),
         num_nodes=None,

@@ -75,6 +75,7 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
                 require_memory(_BYTES_A_ROW * num_rows, "it")
         for file in files:
             # Texts stay in the dictionary in which each of them is kept once, however many rows name it.
+            done, named = 0, "".join(columns[2:]) if until is None else ""
             with opened_parquet(file, columns[:2] if texts else ()) as rows:
                 batches = rows.iter_batches(batch_size=at_once or _AT_ONCE, columns=read, use_threads=False)
                 for batch in batches:
@@ -83,7 +84,8 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
                     only_integers = at_once is not None or n is not None
                     heads, tails = (_names(batch.column(name), name, only_integers) for name in columns[:2])
                     weights = _weights(batch.column(columns[2]), columns[2]) if columns[2:] else None
-                    yield checked_pairs(heads, tails, weights, n)
+                    yield checked_pairs(heads, tails, weights, n, named, done)
+                    done += len(heads)
 
     return EdgeSource(
         edges=edges,

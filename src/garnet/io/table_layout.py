@@ -171,6 +171,7 @@ def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
             ends = rest[0], rest[1]
         else:
             raise GraphError(f"its columns are {listed(names)}; {_asking(names)}")
+    _require_two(ends, repr(names[ends[0]]))
     others = [place for place in rest if place not in ends]
     if weight is None:
         found = [place for place in others if lower[place] in WEIGHTS]
@@ -212,6 +213,7 @@ def layout_without_names(first: Sequence[str], third_is_number: bool, options: T
             f"its rows have {width} columns without names ({told}{', ...' if width > _SHOWN else ''}); say by number "
             "which two are the ends of an edge, such as --source 1 --target 2 (source=1, target=2)."
         )
+    _require_two(ends, str(ends[0] + 1))
     if weight in ends:
         raise GraphError(f"its column {weight + 1} is an end of the edges, and cannot be their weight as well.")
     _require_own(time, (*ends, weight), [str(place + 1) for place in range(width)])
@@ -225,6 +227,11 @@ def _require_own(time: int | None, others: Sequence[int | None], names: Sequence
 
 def _refused(name: str, wanted: str, got: object) -> ParameterError:
     return ParameterError(f"The '{name}' of a table must be {wanted}. Got {brief(got)} instead.")
+
+
+def _require_two(ends: tuple[int, int], name: str) -> None:
+    if ends[0] == ends[1]:
+        raise GraphError(f"its column {name} cannot be both ends of an edge; give two columns.")
 
 
 def _place(wanted: Column, names: Sequence[str]) -> int:
@@ -259,9 +266,13 @@ def _as_written(name: str, names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns, as many as a sentence can have."""
-    shown = ", ".join(name[:40] for name in names[:_SHOWN])
+    """The names of columns on one line, as many as a sentence can have."""
+    shown = ", ".join(" ".join(name[:40].split()) for name in names[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+def _typed(name: str) -> str:
+    return shlex.quote(listed([name]))
 
 
 def _asking(names: Sequence[str]) -> str:
@@ -274,6 +285,6 @@ def _asking(names: Sequence[str]) -> str:
     if first is None or second is None:
         first, second = names[:2]
     return (
-        f"say which two are the ends of an edge, such as --source {shlex.quote(first)} --target {shlex.quote(second)} "
+        f"say which two are the ends of an edge, such as --source {_typed(first)} --target {_typed(second)} "
         f"(source={brief(first)}, target={brief(second)})."
     )

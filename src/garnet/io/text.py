@@ -68,7 +68,9 @@ def require_text_alone(text: bytes) -> None:
     if b"\0" in text:
         marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         every_second = len(text) > 1 and max(text[:256:2].count(0), text[1:256:2].count(0)) > len(text[:256]) // 4
-        likely = "; it looks like UTF-16: say --encoding utf-16 (encoding='utf-16')" if marked or every_second else ""
+        wide = text.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) or text[:256].count(0) > len(text[:256]) // 2
+        name = "utf-32" if wide else "utf-16" if marked or every_second else None
+        likely = f"; it looks like {name.upper()}: say --encoding {name} (encoding='{name}')" if name else ""
         raise GraphError(f"it holds NUL bytes, so it is not a text file{likely}.")
 
 

@@ -13,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.errors import GraphError
+from garnet.io.checks import are_weights
 from garnet.io.text import line_breaks, parse_table
 from garnet.io.text_arrow import arrow_columns
 from garnet.io.text_table import BLANKS, TextTable, as_number, is_integer, is_number
 
 LONGEST_NAME = 1000
 """Characters that the name of a node may have in a list."""
+
+LONGEST_LINE = 1 << 20
+"""Characters that a line may have."""
 
 ONLY_INTEGERS = "with a memory limit the names of nodes must be integers of 64 bits"
 
@@ -49,16 +53,12 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
         GraphError: a row is malformed, and its line is named; or it stays in doubt whether there is a header.
     """
     plain = header is False or (header is True and table.certain)
-    found = (_quick(text, table, skip=bool(header)) or _large(text, first, table, skip=bool(header))) if plain else None
-    if found is not None:
-        return found
     try:
-        found = _thorough(text, first, table, header)
-        if not only_integers or found[3] is None:
+        found = (_quick(text, table, skip=bool(header)) or _large(text, table, skip=bool(header))) if plain else None
+        found = found or _thorough(text, first, table, header)
+        if (not only_integers or found[3] is None) and (found[2] is None or are_weights(found[2])):
             return found
-    except csv.Error as error:
-        raise GraphError(f"its rows are malformed ({error}).") from error
-    except _FaultyRow:
+    except (csv.Error, _FaultyRow):
         pass
     raise _fault(text, first, table, bool(header), only_integers)
 
@@ -75,7 +75,7 @@ class _Numbers(dict[str, int]):
 
     def __missing__(self, cell: str) -> int:
         name = cell.strip()
-        if not 0 < len(name) <= LONGEST_NAME:
+        if not 0 < len(name) <= LONGEST_NAME or "\n" in name:
             raise _FaultyRow
         self[cell] = number = self.of_names.setdefault(name, len(self.of_names))
         return number
@@ -187,9 +187,47 @@ def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int)
 
 
 def rows_in(text: bytes, delimiter: str, first: int = 1) -> Iterator[list[str]]:
-    """The cells of the rows of a text, as they stand there."""
-    lines = chain.from_iterable(map(_lines, decoded(text, first)))
+    """The cells of the rows of a text, as they stand there.
+
+    Raises:
+        GraphError: as by `decoded`; or a quote is never closed.
+        csv.Error: a cell is too long.
+    """
+    pieces = decoded(text, first)
+    if delimiter != BLANKS and b'"' in text:
+        return (row for _, row in _numbered_rows(pieces, delimiter, first))
+    lines = chain.from_iterable(map(_lines, pieces))
     return map(str.split, lines) if delimiter == BLANKS else _cells(lines, delimiter)
+
+
+def _numbered_rows(pieces: Iterable[str], delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:
+    """The cells of rows, each with the number of its first line; within quotes lines may be blank, or begin with #."""
+    within, begun = False, first
+
+    def lines() -> Iterator[str]:
+        nonlocal within, begun
+        number = first - 1
+        for piece in pieces:
+            for line in piece.split("\n"):
+                number += 1
+                if not within:
+                    start = line.lstrip()
+                    if not start or start[0] in "#%":
+                        continue
+                    within, begun = True, number
+                yield line + "\n"
+        if within:
+            raise csv.Error("a quote is never closed")
+
+    try:
+        for row in map(str.split, lines()) if delimiter == BLANKS else _cells(lines(), delimiter):
+            within = False
+            yield begun, row
+    except csv.Error:
+        most = f"{csv.field_size_limit():,}"
+        raise GraphError(
+            f"line {begun} has a quote that is never closed, or a cell of more than {most} characters."
+        ) from None
 
 
 def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
@@ -197,9 +235,8 @@ def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _lines(text: str) -> Iterable[str]:
-    """The lines of a text that have a row."""
-    lines = text.split("\n")
-    full = filter(str.strip, [line + "\n" for line in lines] if '"' in text else lines)
+    """The lines of a text without quotes that have a row."""
+    full = filter(str.strip, text.split("\n"))
     return (line for line in full if line.lstrip()[0] not in "#%") if "#" in text or "%" in text else full
 
 
@@ -207,7 +244,7 @@ def decoded(text: bytes, first: int) -> Iterator[str]:
     """The text in pieces of some lines, without the end of the last of them; all ends are line feeds.
 
     Raises:
-        GraphError: it is not in UTF-8; the line is named.
+        GraphError: it is not in UTF-8, or a line is longer than `LONGEST_LINE`; the line is named.
     """
     begin = 0
     while begin < len(text):
@@ -223,8 +260,17 @@ def decoded(text: bytes, first: int) -> Iterator[str]:
             ) from None
         if "\r" in found:
             found = found.replace("\r\n", "\n").replace("\r", "\n")
+        if len(piece) > LONGEST_LINE + _CHUNK:
+            _require_lines(found, first + line_breaks(text[:begin]))
         yield found.removesuffix("\n")
         begin = end
+
+
+def _require_lines(text: str, first: int) -> None:
+    """Refuse a line that is longer than any real one, before its cells are told apart."""
+    for number, line in enumerate(text.split("\n"), first):
+        if len(line) > LONGEST_LINE:
+            raise GraphError(f"line {number} has more than {LONGEST_LINE} characters.")
 
 
 def fits(name: str) -> bool:
@@ -249,16 +295,16 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
     return rows["f0"], rows["f1"], rows["f2"] if layout.width == 3 else None, None
 
 
-def _large(text: bytes, first: int, table: TextTable, *, skip: bool) -> Columns | None:
+def _large(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
     """The columns of a large plain table; None of any other, and where a name is none."""
     found = arrow_columns(text, table, skip=skip)
     if found is None or not all(name == name.strip() and 0 < len(name) <= LONGEST_NAME for name in found[3]):
         return None
-    if found[2] is not None and not np.isfinite(found[2]).all():
-        return None
-    if not text.isascii():
-        for _ in decoded(text, first):  # columns that nobody reads have to be text, too
+    try:
+        for _ in () if text.isascii() else decoded(text, 1):  # columns that nobody reads have to be text, too
             pass
+    except GraphError:
+        return None
     return _as_integers(*found)
 
 
@@ -271,26 +317,11 @@ def _as_integers(heads: Ends, tails: Ends, weights: Weights, names: list[str]) -
 
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
-    """What is wrong with the first row that is no edge."""
-    number = first - 1
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for piece in decoded(text, first):
-            for line in piece.split("\n"):
-                number += 1
-                start = line.lstrip()
-                if start and start[0] not in "#%":
-                    yield line + "\n"
-
-    rows = map(str.split, lines()) if table.delimiter == BLANKS else _cells(lines(), table.delimiter)
-    try:
-        for place, row in enumerate(rows):
-            cells = [cell.strip() for cell in row]
-            if (place or not header) and (wrong := _wrong(cells, table, only_integers)):
-                return GraphError(f"line {number} has {wrong}.")
-    except csv.Error as error:
-        return GraphError(f"its rows are malformed ({error}).")
+    """What is wrong with the first row that is no edge, and on which line that begins."""
+    for place, (line, row) in enumerate(_numbered_rows(decoded(text, first), table.delimiter, first)):
+        cells = [cell.strip() for cell in row]
+        if (place or not header) and (wrong := _wrong(cells, table, only_integers)):
+            return GraphError(f"line {line} has {wrong}.")
     return GraphError("its rows are malformed.")
 
 
@@ -299,14 +330,27 @@ def _wrong(cells: list[str], table: TextTable, only_integers: bool) -> str | Non
     layout, decimal = table.layout, table.decimal
     if len(cells) != layout.width:
         return f"{len(cells)} column(s) where the first row has {layout.width}"
+    if table.until is not None and layout.time is not None:
+        time = cells[layout.time]
+        if (wrong := table.until.wrong(time)) or not table.until.mask([time]).all():
+            return wrong
     names = [cells[place] for place in layout.ends]
     if only_integers and not all(map(fits, names)):
         return f"the name {next(name for name in names if not fits(name))[:40]!r}; {ONLY_INTEGERS}"
     if not all(0 < len(name) <= LONGEST_NAME for name in names):
         return f"a node name that is empty or longer than {LONGEST_NAME} characters"
-    if layout.weight is not None and not is_number(cells[layout.weight], decimal):
-        cell = cells[layout.weight]
+    if any("\n" in name for name in names):
+        return "a quote that is closed on another line, with a line break in the name of a node; close it, or drop it"
+    if layout.weight is None:
+        return None
+    cell = cells[layout.weight]
+    if not is_number(cell, decimal):
         comma = decimal == "." and is_number(cell, ",")
         cure = "; if that is its decimal comma, say --decimal , (decimal=',')" if comma else ""
         return f"the weight {cell[:40]!r}, which is not a number{cure}"
-    return None if table.until is None or layout.time is None else table.until.wrong(cells[layout.time])
+    if are_weights(np.array([float(as_number(cell, decimal))])):
+        return None
+    place = layout.called(layout.weight) if layout.names is None else f"column {layout.called(layout.weight)!r}"
+    negative = float(as_number(cell, decimal)) < 0
+    said = "weights must not be negative" if negative else "it must not be NaN or infinite in 32 bits"
+    return f"the weight {cell[:40]!r} in its {place}; {said}"

@@ -76,6 +76,7 @@ def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: Ta
         return None
     delimiter = options.delimiter or _delimiter(lines, candidates)
     first, *others = list(split_rows(lines, delimiter))
+    _require_closed(first)
     others = [row for row in others if len(row) == len(first)]
     header, certain = _header(first, others, options)
     numbers = len(first) == 3 and is_number(first[2].replace("_", ""), options.decimal)
@@ -106,7 +107,9 @@ def cells_of_header(text: bytes, delimiter: str | None, candidates: Sequence[str
     if not lines:
         raise GraphError("it has no rows.")
     mark = delimiter or _delimiter(lines[:_SAMPLE], candidates)
-    return mark, tuple(next(split_rows(lines[:_SAMPLE], mark)))
+    names = next(split_rows(lines[:_SAMPLE], mark))
+    _require_closed(names)
+    return mark, tuple(names)
 
 
 def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
@@ -119,6 +122,11 @@ def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in row]
     except csv.Error as error:
         raise GraphError(f"its rows are malformed ({error}).") from error
+
+
+def _require_closed(first: Sequence[str]) -> None:
+    if len(first) < 2 and "\n" in first[0]:
+        raise GraphError("its first row begins with a quote that is not closed on its line; close it, or drop it.")
 
 
 def is_integer(cell: str) -> bool:
@@ -156,7 +164,9 @@ def _delimiter(lines: Sequence[str], candidates: Sequence[str]) -> str:
             continue
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             found[mark] = rows[0]
-    if len(found) > 1 and candidates[0] != "\t":  # whose ending says it
+    if BLANKS in candidates and "\t" not in found and _have_decimal_commas(lines):
+        found[BLANKS] = lines[0].split()
+    if len(found) > 1 and not (candidates[0] == "\t" and "\t" in found):  # whose ending says it
         (one, first), (other, second) = list(found.items())[:2]
         raise GraphError(
             f"its rows can be divided at {one!r}, into {brief(first)}, and at {other!r}, into {brief(second)}; say "
@@ -164,6 +174,13 @@ def _delimiter(lines: Sequence[str], candidates: Sequence[str]) -> str:
         )
     usual = BLANKS if BLANKS in candidates else candidates[0]
     return next((mark for mark in (*found, *candidates) if mark in lines[0]), usual)
+
+
+def _have_decimal_commas(lines: Sequence[str]) -> bool:
+    """Whether the commas in lines of which blanks make equally many cells may all stand before fractions."""
+    rows = [line.split() for line in lines]
+    cells = [cell for row in rows for cell in row if "," in cell]
+    return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and all(is_number(cell, ",") for cell in cells)
 
 
 def _header(first: Sequence[str], others: Sequence[Sequence[str]], options: TableOptions) -> tuple[bool | None, bool]:

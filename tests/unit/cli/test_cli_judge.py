@@ -94,8 +94,13 @@ def test_a_new_node_is_known_once_enough_of_its_edges_have_come(saved, folder, m
     assert [row["verdict"] == "unknown" for row in rows] == [True, True, False, False, False]
 
 
-def test_a_line_that_is_no_edge_is_named(saved, folder, monkeypatch, capsys):
-    status, rows, told = answers(monkeypatch, capsys, "n1,n2\nn3\nn4,n5\n")
+@pytest.mark.parametrize(
+    "line",
+    ["n3", "n3,", "n3," + "x" * 200_000, "n3" + ",x" * 1000, '"n3,n4', "n\udcff,n4"],
+    ids=["one cell", "no name", "a cell without end", "many cells", "an open quote", "no letter"],
+)
+def test_a_line_that_is_no_edge_is_named(saved, folder, monkeypatch, capsys, line):
+    status, rows, told = answers(monkeypatch, capsys, f"n1,n2\n{line}\nn4,n5\n")
     assert status == 1
     assert len(rows) == 1
     assert "Line 2" in told

@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from garnet import NodeTable, as_graph, load_graph
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError
 from garnet.graph.graph import read_graph
 
 EDGES = [("ann", "bob"), ("bob", "cy"), ("cy", "dan")]
@@ -144,3 +144,50 @@ def test_names_of_classes_in_a_file_are_checked(tmp_path, names, message):
         np.savez(tmp_path / "other.npz", **arrays, label_names=np.array(names))
     with pytest.raises(GraphError, match=message):
         load_graph(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "message"),
+    [
+        ("id,x\nann,1\nann,2\n", {"features": ["x"]}, "names the node ann twice"),
+        ("id,x\nzoe,1\n", {"features": ["x"]}, "No edge has a node of nodes.csv.*'zoe'"),
+        ("id,x\nann,1\n", {"labels": "fraud"}, "no column 'fraud'.*only id, x"),
+        ("id,x\nann,1\nbob,inf\n", {"features": "all"}, "has inf in row 1"),
+        ("id,x\nann,1e308\nbob,-1e308\n", {"features": "all"}, "too large to be scaled"),
+        ("id,x,x\nann,1,2\n", {"features": "all"}, "2 columns of the name 'x'"),
+        ('id,x\nann,"1\nbob,2\n', {"features": "all"}, "line 2 has a quote that is never closed"),
+        ('"id,x\nann,1\n', {"features": "all"}, "a quote that is not closed"),
+        ("id,x\nann,1\n" + "," * 3_000_000, {"features": "all"}, "line 3 has more than 1048576 characters"),
+        ("id" + ",x" * 1_000_000 + "\n", {"features": "all"}, "columns; a table of nodes may have"),
+    ],
+)
+def test_hostile_tables_are_one_sentence(tmp_path, text, asked, message):
+    (tmp_path / "nodes.csv").write_text(text)
+    with pytest.raises(GraphError, match=message) as refused:
+        as_graph(EDGES, nodes=tmp_path / "nodes.csv", **asked)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("asked", [{"encoding": "klingon"}, {"delimiter": ";;"}])
+def test_what_no_text_has_is_refused(asked):
+    with pytest.raises(ParameterError, match="of a table must be"):
+        NodeTable("accounts.csv", **asked)
+
+
+@pytest.mark.parametrize("values", [np.ones((2, 2)), 1])
+def test_columns_have_one_value_a_row(values):
+    with pytest.raises(GraphError, match="one value a row"):
+        as_graph(EDGES, nodes={"id": ["ann", "bob"], "x": values}, features=["x"])
+
+
+def test_a_missing_number_is_the_mean_and_told(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,x\nann,1\nbob,NaN\ncy,3\ndan,2\n")
+    graph = as_graph(EDGES, nodes=tmp_path / "nodes.csv", features=["x"])
+    assert graph.features[1].tolist() == [0, 1]
+
+
+def test_a_table_that_knows_its_columns_is_asked_nothing_more(tmp_path):
+    table = NodeTable(as_csv(tmp_path / "accounts.csv"), **ASKED)
+    assert as_graph(EDGES, nodes=table) == as_graph(EDGES, nodes=tmp_path / "accounts.csv", **ASKED)
+    with pytest.raises(GraphError, match="give labels to it"):
+        as_graph(EDGES, nodes=table, labels="fraud")

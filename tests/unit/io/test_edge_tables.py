@@ -323,3 +323,130 @@ def test_blanks_around_the_names_of_a_large_table_are_no_part_of_them(tmp_path):
     spaced = text + "7, α-1 ,β-2,1\n"
     path, other = write(tmp_path / "spaced.csv", spaced), write(tmp_path / "plain.csv", text + "7,α-1,β-2,1\n")
     assert load_graph(path, weight="amount") == load_graph(other, weight="amount")
+
+
+ROW = "source,target,weight\n" + "a,b,1\n" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("one decimal comma", "1;2;1,5\n", "can be divided at ',' .*at ';'|can be divided at"),
+        ("empty", "", "it is empty"),
+        ("blank lines", "\n\n", "it has no edges"),
+        ("one column", "a\nb\n", r"1 column\(s\)"),
+        ("a short row", "source,target\na,b\nb\n", r"line 3 has 1 column\(s\)"),
+        ("a long row far down", f"{ROW}a,b,1,1\n", r"line 70002 has 4 column\(s\)"),
+        ("NUL", b"a,b\nb,\0c\n", "NUL bytes"),
+        ("UTF-16", "a,b\nb,c\n".encode("utf-16"), "--encoding utf-16"),
+        ("UTF-32", "a,b\nb,c\n".encode("utf-32"), "--encoding utf-32"),
+        ("latin-1 far down", ROW.encode() + "José,b,1\n".encode("latin-1"), "line 70002 .*--encoding latin-1"),
+        ("an open quote at first", '"a,b\nb,c\n', "quote that is not closed"),
+        ("an open quote", 'source,target\na,b\nb,"c\n', "line 3 has a quote that is never closed"),
+        ("an open quote far up", f'source,target,weight\nb,"c,1\n{ROW}', "line 2 has a quote that is never closed"),
+        ("a quote closed elsewhere", 'source,target\na,b\nc,"d\ne,f\ng"\n', "line 3 has a quote .*another line"),
+        ("a line without end", b"source,target\na," + b"b" * 3_000_000, "a line of more than 1048576"),
+        ("a line without end far down", ROW.encode() + b"a," * 3_000_000, "line 70002 has more than 1048576"),
+        ("a million columns", b"7," * 1_000_000 + b"7\n", "a line of more than 1048576"),
+        ("half a million columns", b"," * 500_000 + b"\n", "500001 columns without names"),
+        ("NaN", "source,target,weight\na,b,1\nb,c,nan\n", "line 3 has the weight 'nan' in its column 'weight'"),
+        ("infinite", "1,2,1\n2,3,inf\n", "line 2 has the weight 'inf' in its column 3"),
+        ("infinite in 32 bits", "a,b,1\nb,c,1e39\n", "line 2 has the weight '1e39' in its column 3"),
+        ("negative", "source,target,w\n1,2,-3\n", "line 2 has the weight '-3' in its column 'w'.*not be negative"),
+    ],
+)
+def test_hostile_tables_are_refused_where_they_are_wrong(tmp_path, name, content, message):
+    path = tmp_path / "list.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(GraphError, match=message) as refused:
+        load_graph(path)
+    assert "\n" not in str(refused.value), name
+    assert len(str(refused.value)) < len(str(path)) + 400
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "txt", "edges"])
+def test_decimal_commas_are_asked_for_whatever_the_ending(tmp_path, ending):
+    path = write(tmp_path / f"list.{ending}", "1;2;1,5\n2;3;2,5\n")
+    with pytest.raises(GraphError, match="can be divided at"):
+        load_graph(path)
+    assert weights_of(load_graph(path, delimiter=";", decimal=",")) == {(1, 2): 1.5, (2, 3): 2.5}
+
+
+def test_blanks_between_decimal_commas_are_asked_for(tmp_path):
+    path = write(tmp_path / "list.txt", "1 2 1,5\n2 3 2,5\n")
+    with pytest.raises(GraphError, match="can be divided at"):
+        load_graph(path)
+    assert weights_of(load_graph(path, delimiter=" ", decimal=",")) == {(1, 2): 1.5, (2, 3): 2.5}
+    assert load_graph(write(tmp_path / "list.txt", "New York,Rome\nSan Jose,Bonn\n"), header=False).num_nodes == 4
+
+
+def test_one_column_cannot_be_both_ends_by_another_name(tmp_path):
+    path = write(tmp_path / "list.csv", PAYMENTS)
+    for target in (2, "2", "SENDER"):
+        with pytest.raises(GraphError, match="'sender' cannot be both ends"):
+            load_graph(path, source="sender", target=target)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"), [(np.inf, "in row 1, counted from 0, of column 'amount'"), (-2.0, "Got -2 in row 1")]
+)
+def test_a_faulty_weight_of_a_table_is_found_by_its_row(tmp_path, weight, message):
+    table = pa.table({"source": [1, 2], "target": [2, 3], "amount": [1.0, weight]})
+    pa.parquet.write_table(table, tmp_path / "list.parquet")
+    for data in (table, tmp_path / "list.parquet"):
+        with pytest.raises(GraphError, match=message):
+            as_graph(data, source="source", target="target", weight="amount")
+
+
+def test_lines_within_quotes_may_be_blank_or_look_like_comments(tmp_path):
+    notes = ["two\n\nlines", "a\n# hash", '% "x"\n%', "plain"]
+    stream = io.StringIO()
+    csv.writer(stream).writerows(
+        [("source", "target", "note"), *(("a", f"b{i}", note) for i, note in enumerate(notes))]
+    )
+    path = write(tmp_path / "list.csv", '# a comment with a " in it\n\n' + stream.getvalue() + "\n# the end\n")
+    assert sorted(weights_of(load_graph(path))) == [("a", "b0"), ("a", "b1"), ("a", "b2"), ("a", "b3")]
+    path.write_text(path.read_text() + "a,b,c,d\n")
+    with pytest.raises(GraphError, match="line 14 has 4"):
+        load_graph(path)
+
+
+def test_weights_of_both_directions_that_add_up_to_too_much_are_refused():
+    with pytest.raises(GraphError, match="more than 32 bits can hold"):
+        as_graph([("a", "b", 3e38), ("b", "a", 2e38)], duplicates="sum", symmetrize=True)
+
+
+ENCODED = {"utf-8": "utf-8", "utf-8-sig": "utf-8", "utf-16": "utf-8", "latin-1": "latin-1", "cp1252": "cp1252"}
+
+
+@st.composite
+def tables(draw):
+    """Edges between nodes with names, none of which is a number, and an encoding that has all their letters."""
+    encoding = draw(st.sampled_from(sorted(ENCODED)))
+    letters = st.characters(codec=ENCODED[encoding], exclude_categories=["C", "Z"])
+    name = st.text(letters, min_size=1, max_size=5).map(lambda text: f"n{text}")
+    rows = draw(st.lists(st.tuples(name, name, st.floats(0.125, 9, width=32)), min_size=1, max_size=15))
+    return rows, encoding
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    table=tables(),
+    mark=st.sampled_from([",", ";", "\t", "|"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+)
+def test_a_graph_is_the_same_from_a_text_a_file_and_a_frame(tmp_path, table, mark, quoting, end):
+    pandas = pytest.importorskip("pandas")
+    rows, encoding = table
+    said = {"source": "from", "target": "to", "weight": "amount", "symmetrize": True}
+    expected = as_graph(rows, symmetrize=True)
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=mark, quoting=quoting, lineterminator=end)
+    writer.writerows([("from", "to", "amount"), *rows])
+    path = write(tmp_path / "table.csv", stream.getvalue(), encoding)
+    assert load_graph(path, **said, delimiter=mark, encoding=encoding) == expected
+    frame = pandas.DataFrame(rows, columns=["from", "to", "amount"])
+    frame.to_parquet(tmp_path / "table.parquet")
+    assert load_graph(tmp_path / "table.parquet", **said) == expected
+    assert as_graph(frame, **said) == expected

@@ -226,7 +226,7 @@ HOSTILE = [
     ("csv name missing", lambda: b"a,b\n,c\n", "line 2 has a node name that is empty"),
     ("csv name endless", lambda: b"a,b\nb," + b"x" * 5000 + b"\n", "line 2 has a node name"),
     ("csv cell endless", lambda: b"a,b\nb," + b"x" * 200_000 + b"\n", "rows are malformed"),
-    ("csv quote never closed", lambda: b'a,b\n"b,c\n' + b"c,d\n" * 50, "column"),
+    ("csv quote never closed", lambda: b'a,b\n"b,c\n' + b"c,d\n" * 50, "line 2 has a quote that is never closed"),
     ("csv of comments", lambda: b"# nothing\n\n%\n", "it has no edges"),
     ("txt of blanks", lambda: b"   \n\t\n", "it has no edges"),
     ("csv directed", lambda: b"0,1\n1,0\n1,2\n", "graph is directed"),
