@@ -138,7 +138,9 @@ def _edges(audit: Audit, ties: Ties) -> Section:
     shown, words = audit.order[:_SHOWN_EDGES], audit.reason
     rows = [
         [
-            Markup("<bdi>{}</bdi> – <bdi>{}</bdi>").format(*(ties.name(int(node)) for node in audit.edges[:, edge])),
+            Markup("<bdi>{}</bdi>\N{NO-BREAK SPACE}– <bdi>{}</bdi>").format(
+                *(ties.name(int(node)) for node in audit.edges[:, edge])
+            ),
             words[edge],
             f"{audit.suspicion[edge]:.3f}",
             *(_said(values[edge]) for values in reasons.values()),

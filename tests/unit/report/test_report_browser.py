@@ -1,5 +1,6 @@
 """The report as a person uses it: in a browser, with a mouse, a keyboard and a phone."""
 
+import io
 import shutil
 from dataclasses import fields
 
@@ -20,6 +21,7 @@ from garnet.report.page import write_report
 from garnet.report.purification_record import Accuracy, PurificationRecord
 from garnet.training.loop import Training
 
+Image = pytest.importorskip("PIL.Image", reason="Pillow, which reads screenshots, is not installed")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives a browser, is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -537,6 +539,33 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     panels = [one.bounding_box() for one in page.locator("svg.net").all()]
     assert all(one["width"] > 200 for one in panels)
     assert all(one["x"] == panels[0]["x"] for one in panels)
+
+
+def edge_of(page, region):
+    """The colours along the right edge of a region of the page, as they are on the screen."""
+    place = region.bounding_box()
+    wide, tall = region.evaluate("one => [one.clientWidth, one.clientHeight]")  # without the bars to scroll by
+    clip = {"x": place["x"] + wide - 3, "y": place["y"] + 0.8 * tall, "width": 2, "height": 3}
+    return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("L")).astype(float)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["audit.html", "study.html"])
+def test_a_table_wider_than_a_phone_shows_that_there_is_more(visit, name, scheme):
+    page = visit(name, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    wide = [one for one in page.locator(".scroll").all() if one.evaluate("one => one.scrollWidth > one.clientWidth")]
+    assert wide
+    region = wide[0]
+    region.evaluate("one => one.scrollIntoView({block: 'center'})")
+    start = edge_of(page, region)
+    region.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    end = edge_of(page, region)
+    assert abs(start.mean() - end.mean()) > 8
+    # What a row is about stays in view while its figures scroll.
+    first, table = region.locator("tbody th").first.bounding_box(), region.bounding_box()
+    assert first["x"] == pytest.approx(table["x"], abs=1)
+    last = region.locator("thead th").last.bounding_box()
+    assert last["x"] + last["width"] <= table["x"] + table["width"] + 1
 
 
 @pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html", "committee.html", "stress.html"])
