@@ -26,6 +26,7 @@ from garnet.report.statistics import bins, mean_interval, percentages_in
 from garnet.spectral import choose_solver
 from garnet.spectral.spectrum import End, normalized_adjacency, spread_components
 
+_MOST_MENDED = 5
 _MOST_NODES = 50_000  # whose eigenvalues a report finds; with more it would wait for minutes
 
 
@@ -126,6 +127,7 @@ def _neighbourhoods(
         ties,
         nodes,
         orders=[
+            ("lost the most adversarial edges", record.adversarial & (kinds == DROPPED)),
             ("lost the most edges", kinds == DROPPED),
             ("got the most edges", kinds == ADDED),
             ("have the most edges", np.ones(len(kinds))),
@@ -137,6 +139,21 @@ def _neighbourhoods(
             "score": "score",
         },
         text="What lies within two edges of a node, as it was given and as it is purified.",
+        first=_mended(record),
+    )
+
+
+def _mended(record: PurificationRecord) -> tuple[list[int], str]:
+    """The nodes that purification put right, those first that lost the most edges, of an attack if one is known."""
+    if record.accuracy is None or not record.accuracy.mended:
+        return [], ""
+    lost = record.given & ~record.stays
+    counted = lost & record.adversarial if record.truth is not None else lost
+    counts = np.bincount(record.edges[:, counted].ravel(), minlength=record.num_nodes)
+    order = sorted(record.accuracy.mended, key=lambda node: (-counts[node], node))
+    words = "adversarial edges" if record.truth is not None else "edges"
+    return order[:_MOST_MENDED], (
+        f"the nodes that every model had wrong before and has right after, first those that lost the most {words}"
     )
 
 

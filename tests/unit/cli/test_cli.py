@@ -70,7 +70,9 @@ def test_demo_says_what_happened_and_writes_a_report(command, tmp_path, monkeypa
     for phrase in ("Metattack", "edges of the attack dropped", "true edges kept", "new edges", "░ the attack's"):
         assert phrase in out
     assert "open garnet-demo.html in a browser" in out
-    assert (tmp_path / "garnet-demo.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "garnet-demo.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "nodes that every model had wrong before and has right after" in page
 
 
 def test_a_graph_of_the_catalogue_is_found_by_its_name(command, tmp_path, monkeypatch):

@@ -134,6 +134,21 @@ def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
         assert (tuple(ends) in dropped) == (kind == "1") == (marked == "1")
 
 
+def test_it_opens_on_the_node_put_right_that_lost_the_most_edges_of_the_attack(attacked, tmp_path):
+    graph, truth, purification = attacked
+    dropped = truth[:, contains(purification.ledger.dropped, truth, graph.num_nodes)]
+    counts = np.bincount(dropped.ravel(), minlength=graph.num_nodes)
+    mended = tuple(range(100, 400, 3))
+    accuracy = Accuracy(before=(0.5,), after=(0.8,), mended=mended)
+    record = PurificationRecord.of(graph, purification, truth=truth, accuracy=accuracy)
+    record.save(tmp_path / "record.npz")
+    page = Page(written(PurificationRecord.load(tmp_path / "record.npz"), tmp_path))
+    listed = page.data["listed"]
+    assert listed[0] == min(mended, key=lambda node: (-counts[node], node))
+    assert [counts[node] for node in listed[:5]] == sorted(counts[list(mended)], reverse=True)[:5]
+    assert "every model had wrong before and has right after" in page.text
+
+
 def test_the_same_subject_gives_the_same_bytes(tmp_path):
     graph = block_model(80, mean_degree=6, seed=0)
     one, other = (PurificationRecord.of(graph, GARNET(rank=6).purify(graph)) for _ in range(2))
@@ -146,7 +161,9 @@ def test_nodes_asked_for_are_there(result, tmp_path):
     page = Page(written(result, tmp_path, nodes=[5, 2484]))
     assert page.data["listed"][:2] == [5, 2484]
     assert len(page.data["listed"]) >= 20
-    assert "The list begins with those asked for, then with the nodes that lost the most edges." in page.text
+    assert (
+        "The list begins with those asked for, then with the nodes that lost the most adversarial edges." in page.text
+    )
 
 
 def test_a_node_named_like_a_script_stays_text(tmp_path):
