@@ -22,7 +22,7 @@ from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, 
 from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties, neighbourhood_section
 from garnet.report.purification_record import PurificationRecord
 from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
-from garnet.report.statistics import bins, mean_interval, percentages_in
+from garnet.report.statistics import bins, percentages_in
 from garnet.spectral import choose_solver
 from garnet.spectral.spectrum import End, normalized_adjacency, spread_components
 
@@ -77,15 +77,16 @@ def _accuracy(record: PurificationRecord) -> list[Section]:
     if record.accuracy is None:
         return []
     entries = []
-    for name in ("before", "after"):
-        mean, low, high = mean_interval([100 * share for share in getattr(record.accuracy, name)])
-        wide = "" if low is None else f" ± {mean - low:.1f}"
-        colour = GREY if name == "before" else BLUE
-        entries.append(Bar(name=name, value=mean, low=low, high=high, note=f"{mean:.1f}{wide}", colour=colour))
+    for name, colour in (("before", GREY), ("after", BLUE)):
+        shares = [100 * share for share in getattr(record.accuracy, name)]
+        mean, sd = float(np.mean(shares)), float(np.std(shares, ddof=1)) if len(shares) > 1 else None
+        ends = (None, None) if sd is None else (max(mean - sd, 0.0), min(mean + sd, 100.0))
+        note = f"{mean:.1f}" + ("" if sd is None else f" ± {sd:.1f}")
+        entries.append(Bar(name=name, value=mean, low=ends[0], high=ends[1], note=note, colour=colour))
     seeds = plural(len(record.accuracy.after), "model")
-    model = f"{record.accuracy.model}: " if record.accuracy.model else ""
-    ends = "; ± and whiskers are the interval of the mean at 95 %" if len(record.accuracy.after) > 1 else ""
-    text = f"{model}mean over {seeds} on the test nodes{ends}."
+    model = f", {record.accuracy.model}," if record.accuracy.model else ""
+    spread = "; ± and whiskers are the standard deviation over the seeds" if len(record.accuracy.after) > 1 else ""
+    text = f"Mean over {seeds}{model} on the test nodes{spread}."
     return [Section("Accuracy", text, bars(entries, title="Test accuracy", x="percent"))]
 
 

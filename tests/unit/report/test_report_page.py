@@ -122,6 +122,13 @@ def test_the_verdict_counts_what_the_ledger_has(attacked, result, tmp_path):
         assert fingerprint in page.text
 
 
+def test_plus_minus_is_the_standard_deviation_over_the_seeds(result, tmp_path):
+    page = Page(written(result, tmp_path))
+    assert "55.0 ± 7.1" in page.text
+    assert "81.0 ± 1.4" in page.text
+    assert "± and whiskers are the standard deviation over the seeds" in page.text
+
+
 def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
     graph, _, purification = attacked
     page = Page(written(PurificationRecord.of(graph, purification), tmp_path))
@@ -216,7 +223,7 @@ def test_little_things_are_said_well(tmp_path):
     assert np.isinf(purified.ledger.kept_scores).any()
     assert "the attack's" in _histogram(purified, pair.edges[:, :5])
     result = PurificationRecord.of(pair, purified, accuracy=Accuracy(before=(0.5,), after=(0.75,)))
-    assert "mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
+    assert "Mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
     odd = replace(result, threshold=-0.0, values=result.values[:1])
     page = Page(written(odd, tmp_path))
     assert "gamma = 0" in page.words
