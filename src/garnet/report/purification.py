@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from garnet.errors import ConvergenceWarning, RankWarning, warnings_are
 from garnet.graph.graph import Graph
+from garnet.graph.pieces import Pieces, fell_apart
 from garnet.progress import Stage
 from garnet.purify.garnet import GARNET
 from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
@@ -52,7 +53,7 @@ def purification_sections(
 
 
 def verdict(record: PurificationRecord) -> str:
-    """What happened, in one sentence."""
+    """What happened, in one sentence, and in another if the graph fell apart."""
     given, stays = record.given, record.stays
     dropped, added = int((given & ~stays).sum()), int((stays & ~given).sum())
     text = f"Of {plural(int(given.sum()), 'edge')} GARNET dropped {dropped:,} and added {added:,}"
@@ -64,7 +65,8 @@ def verdict(record: PurificationRecord) -> str:
         before, after = (100 * float(np.mean(one)) for one in (record.accuracy.before, record.accuracy.after))
         model = f" of {record.accuracy.model}" if record.accuracy.model else ""
         text += f"; the test accuracy{model} went from {before:.1f} % to {after:.1f} %"
-    return f"{text}."
+    apart = fell_apart(Pieces.of(record.before), Pieces.of(record.after))
+    return f"{text}. {apart}".rstrip()
 
 
 def removed(record: PurificationRecord) -> float | None:
@@ -217,10 +219,12 @@ def _shape(record: PurificationRecord) -> Section:
         Part(name=name, counts=np.histogram(one, bounds)[0], colour=colour)
         for name, one, colour in zip(("before", "after"), counts, (GREY, BLUE), strict=True)
     ]
+    pieces = [Pieces.of(graph) for graph in (record.before, record.after)]
     rows = [
         ["mean degree", *(f"{one.mean():.2f}" if len(one) else "–" for one in counts)],
         ["largest degree", *(f"{one.max(initial=0):,}" for one in counts)],
-        ["nodes without edges", *(f"{int((one == 0).sum()):,}" for one in counts)],
+        ["nodes without edges", *(f"{one.isolated:,}" for one in pieces)],
+        ["connected components", *(f"{one.components:,}" for one in pieces)],
         ["homophily", *(percent(graph.homophily) for graph in (record.before, record.after))],
     ]
     drawn = columns(groups, parts, title="Degrees", x="edges of a node", y="nodes")

@@ -102,6 +102,21 @@ def test_purify_only_drop_adds_nothing(command, graph_file, tmp_path):
     assert (left != load_graph(graph_file).adjacency.multiply(left != 0)).nnz == 0
 
 
+def test_a_graph_that_falls_into_pieces_is_said_to(command, graph_file, tmp_path):
+    options = ("purify", graph_file, "--only-drop", "--support", 0.9, "--rank", 10)
+    made = tmp_path / "result.npz"
+    _, out, _ = command(*options, "-o", tmp_path / "clean.npz", "--result", made)
+    before, after = (command("info", one, "--json")[1] for one in (graph_file, tmp_path / "clean.npz"))
+    before, after = json.loads(before), json.loads(after)
+    assert after["components"] > before["components"]
+    assert f"{after['components']:,}, before {before['components']}" in out
+    assert f"{after['isolated_nodes']:,}, before {before['isolated_nodes']}" in out
+    _, out, _ = command(*options, "-o", tmp_path / "again.npz", "--json")
+    assert json.loads(out)["components_after"] == after["components"]
+    command("report", made, "-o", tmp_path / "report.html")
+    assert f"The graph fell into {after['components']:,} components" in (tmp_path / "report.html").read_text()
+
+
 def test_purify_as_json_is_one_object_and_agrees_with_the_file(command, graph_file, tmp_path):
     out_file = tmp_path / "clean.csv.gz"
     status, out, _ = command(
