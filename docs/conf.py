@@ -54,7 +54,7 @@ _ARRAY = re.compile(r"~?[\w.]*ndarray\[tuple\[~?[\w.]*Any, \.\.\.\], ~?[\w.]*dty
 _ARRAY_LIKE = re.compile(r"\S*_Buffer \| .*? \| \S*_NestedSequence\[complex \| bytes \| str\]")
 # MathML stretches brackets by itself.
 _SIZES = re.compile(r"\\[bB]igg?[lr]?(?![A-Za-z])")
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?:#[^)\s]*)?\)")
 
 
 def _unlink_elsewhere(app: Any, docname: str, source: list[str]) -> None:
@@ -70,7 +70,11 @@ def _unlink_elsewhere(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _with_short_types(text: str) -> str:
-    return _ARRAY_LIKE.sub("ArrayLike", _ARRAY.sub(r"NDArray[\1]", text)).replace("scipy.sparse._csr.", "")
+    return (
+        _ARRAY_LIKE.sub("ArrayLike", _ARRAY.sub(r"NDArray[\1]", text))
+        .replace("scipy.sparse._csr.", "")
+        .replace("[str_]", "[str]")
+    )
 
 
 def _shorten_signature(

@@ -1,7 +1,7 @@
 """The code blocks of README, CONTRIBUTING and documentation are run as a reader would run them, page by page.
 
 `python` blocks of a page share one namespace. In `console` blocks the lines after `$ garnet ...` are what it prints; a
-`text` block is what the block before it prints. Blocks without a language hold commands alone. Those that need a
+`text` block is what the block before it prints. `shell` blocks hold commands alone. Those that need a
 GPU, several machines or minutes say so in a comment before them (`<!-- not run: needs a GPU -->`): of these it is only
 checked that their code compiles, and that commands, options and files of the repository exist.
 
@@ -121,7 +121,7 @@ class Reader:
                     require_output(expected, self.printed, block.place)
 
     def shell(self, block):
-        assert not block.kind, f"{block.place}: nobody knows how to run {block.kind!r}"
+        assert block.kind in ("", "shell", "bash"), f"{block.place}: nobody knows how to run {block.kind!r}"
         for words in commands_of(block):
             require_command(words, block.place)
             if block.runs:
@@ -165,6 +165,11 @@ def test_the_blocks_of_a_page_run(page, command, capsys, monkeypatch, tmp_path, 
 def test_no_block_of_a_page_is_overlooked(page):
     text = page.read_text()
     assert len(re.findall(r"^ *(?:```|~~~)", text, re.M)) == 2 * len(FENCE.findall(text))
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_the_site_has_a_language_to_be_coloured_by(page):
+    assert [block.place for block in blocks(page) if not block.kind] == []
 
 
 def test_every_page_is_in_the_table_of_contents():

@@ -106,7 +106,7 @@ def _board(graph: str, rows: Sequence[Row]) -> str:
     parts = [f"## {graph.capitalize()}", shown]
     commands = [command for row in rows for command in row.commands]
     if commands:
-        parts.append("\n".join(["<!-- not run: takes hours -->", "```", *commands, "```"]))
+        parts.append("\n".join(["<!-- not run: takes hours -->", "```shell", *commands, "```"]))
     if notes := [f"{sign} {note}" for sign, note in NOTES.items() if sign in shown]:
         parts.append("  \n".join(notes))
     return "\n\n".join(parts)

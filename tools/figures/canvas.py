@@ -40,6 +40,24 @@ _STYLE: dict[str, Any] = {
 }
 _CAPTION_INCHES = 0.3
 
+# What colours become on a screen that is dark; those of the lines stay as far apart as they are on white.
+_IN_THE_DARK = {
+    "#ffffff": "#16181b",
+    "#000000": "#f1f3f5",
+    "#555555": "#adb5bd",
+    "#777777": "#a3a9b0",
+    "#d5d5d5": "#495057",
+    "#dddddd": "#343a40",
+    "#eeeeee": "#2b3035",
+    BLUE.lower(): "#4a90ff",
+}
+_DARK_STYLE = "".join(
+    f'[style*="{part}: {light}"]{{{part}: {dark} !important}}'
+    for light, dark in _IN_THE_DARK.items()
+    for part in ("fill", "stroke")
+)
+_STYLE_END = "</style>"
+
 
 # The paper's points are hollow and its lines dashed, so that nobody takes them for ours.
 PAPERS: dict[str, Any] = {"markerfacecolor": "white", "linestyle": "--", "linewidth": 0.9}
@@ -141,8 +159,18 @@ def save(figure: Figure, path: Path) -> None:
             dpi = figure.dpi
             FigureCanvasSVG(figure).print_svg(str(unfinished), metadata={"Date": None, "Creator": None})
             figure.dpi = dpi  # which SVG sets to 72, for good
+            unfinished.write_text(following_the_screen(unfinished.read_text(encoding="utf-8")), encoding="utf-8")
         else:
             FigureCanvasAgg(figure).print_png(str(unfinished), metadata={"Software": None})
+
+
+def following_the_screen(drawing: str) -> str:
+    """A drawing of matplotlib's that is dark where the screen is, as it has colours in the style of each element."""
+    ink = _IN_THE_DARK["#000000"]
+    # Letters and black markers have no fill of their own.
+    unfilled = f'[id^="text_"], use[style*="stroke: #000000"]:not([style*="fill"]){{fill: {ink}}}'
+    dark = f"@media (prefers-color-scheme: dark){{{unfilled}{_DARK_STYLE}}}"
+    return drawing.replace(_STYLE_END, dark + _STYLE_END, 1)
 
 
 def _above_caption(height: float) -> tuple[float, float, float, float]:

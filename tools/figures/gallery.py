@@ -116,6 +116,6 @@ def index(records: Path, shown_in: Path) -> str:
             drawing.see,
             f"As [SVG]({name}.svg) and [PNG]({name}.png). "
             f"Drawn by `python -m tools.figures {name}` from {files}, made by:",
-            f"<!-- not run: takes minutes to hours -->\n```\n{made_by(drawing, records)}\n```",
+            f"<!-- not run: takes minutes to hours -->\n```shell\n{made_by(drawing, records)}\n```",
         ]
     return "\n\n".join(parts) + "\n"

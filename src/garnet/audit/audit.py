@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,11 @@ from garnet.audit.judge import AuditJudge
 from garnet.audit.judged import CONFIRMED, REFUTED, Judged, judgement
 from garnet.audit.planted import planted
 from garnet.audit.words import Words, against, plain, sentences
-from garnet.errors import GraphError, MissingExtra
+from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
+from garnet.io.frames import data_frame
 from garnet.io.table_file import save_table
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
@@ -174,11 +174,7 @@ class Audit:
         Raises:
             MissingExtra: pandas is not installed.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise MissingExtra("pandas", "A data frame", "pandas") from error
-        return pandas.DataFrame(self.node_table() if nodes else self.edge_table())
+        return data_frame(self.node_table() if nodes else self.edge_table())
 
     def edge_table(self) -> dict[str, NDArray[Any]]:
         """The ranked edges as columns: both ends by their names, suspicion, the reasons, and the group, 0 for none."""

@@ -15,7 +15,11 @@ from garnet.cli.outputs import Outputs, Overwrite
 from garnet.cli.report import command_line, require_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from garnet.graph.graph import Graph
     from garnet.purify.result import Purification
+    from garnet.training.predictor import Predictor
 
 _MODELS = 5
 _TITLE = "Cora under Metattack, purified"
@@ -85,7 +89,12 @@ def demo(
         "deviation).",
         markup=True,
     )
-    accuracy = Accuracy(before=right[0], after=right[1], model="GCN, after: a committee")
+    accuracy = Accuracy(
+        before=right[0],
+        after=right[1],
+        model="a GCN before and a committee of GCNs after",
+        mended=_mended(clean, before, after),
+    )
     subject = PurificationRecord.of(poisoned, result, truth=planted, accuracy=accuracy, command=command_line())
     with outputs:
         write_report(subject, outputs.staged(report), title=_TITLE)
@@ -100,6 +109,18 @@ def demo(
         soft_wrap=True,
         markup=True,
     )
+
+
+def _mended(graph: Graph, before: Sequence[Predictor], after: Sequence[Predictor]) -> tuple[int, ...]:
+    """The test nodes that all models before had wrong and all models after have right."""
+    import numpy as np
+
+    wrong, right = (
+        np.all([(one.predictions() == graph.labels) == said for one in models], axis=0)
+        for models, said in ((before, False), (after, True))
+    )
+    test = np.zeros(0, np.int64) if graph.split is None else graph.split.test
+    return tuple(test[(wrong & right)[test]].tolist())
 
 
 def _is_ours(report: Path) -> bool:

@@ -196,7 +196,16 @@ def purify(
             PurificationRecord.of(graph, result, command=command_line()).save(outputs.staged(save_as))
     if output.suffix.lower() != ".parquet" and (missing := left_out(result.graph, output)):
         err.print(f"note: {printable(output.name)} cannot hold {' and '.join(missing)}; .npz can", soft_wrap=True)
-    say_result(source, output, result.summary(), as_json=as_json)
+    say_result(source, output, result.summary() | _pieces(graph, result.graph), as_json=as_json)
+
+
+def _pieces(before: Graph, after: Graph) -> dict[str, int]:
+    """How many components, and nodes without edges, there were and are."""
+    from garnet.graph.pieces import Pieces
+
+    found = {"before": Pieces.of(before), "after": Pieces.of(after)}
+    counts = {f"components_{when}": one.components for when, one in found.items()}
+    return counts | {f"isolated_{when}": one.isolated for when, one in found.items()}
 
 
 def _times(source: Path, graph: Graph) -> NDArray[Any] | None:
@@ -253,6 +262,10 @@ def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: 
     table.add_row("  dropped", f"{summary['dropped']:,}")
     table.add_row("new edges", f"{summary['added']:,}")
     table.add_row("edges out", f"{summary['edges_after']:,}")
+    for name, words in (("components", "components"), ("isolated", "nodes without edges")):
+        was, now = (summary.get(f"{name}_{when}", 0) for when in ("before", "after"))
+        if now > was:
+            table.add_row(f"more {words}", f"{now:,}, before {was:,}")
     for stage in summary["stages"]:
         table.add_row(f"seconds, {stage['name']}", f"{stage['seconds']:.2f}")
     table.add_row("peak memory", f"{max(stage['peak_bytes'] for stage in summary['stages']) / 1e6:,.0f} MB")
@@ -281,15 +294,15 @@ def info(source: Source, symmetrize: Symmetrize = False, as_json: Json = False) 
 
 
 def _facts(graph: Graph) -> dict[str, int | float | None]:
-    from scipy.sparse.csgraph import connected_components
+    from garnet.graph.pieces import Pieces
 
     counts = graph.adjacency.indptr[1:] - graph.adjacency.indptr[:-1]
-    pieces = connected_components(graph.adjacency, directed=False, return_labels=False) if graph.num_nodes else 0
+    pieces = Pieces.of(graph)
     return {
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
-        "components": int(pieces),
-        "isolated_nodes": int((counts == 0).sum()),
+        "components": pieces.components,
+        "isolated_nodes": pieces.isolated,
         "least_degree": int(counts.min(initial=graph.num_nodes)) if graph.num_nodes else None,
         "mean_degree": float(counts.mean()) if graph.num_nodes else None,
         "largest_degree": int(counts.max(initial=0)),

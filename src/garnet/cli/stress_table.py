@@ -83,6 +83,8 @@ def _by(worst: Outcome | None, budget: str) -> str:
 
 def _below(battery: Battery) -> str:
     lines = ["Of attacks tried so far; a stronger one may exist. What is found within a budget counts at larger ones."]
+    if len(battery.seeds) > 1:
+        lines.append("± is the standard deviation over the seeds.")
     if any(one.adaptive for one in battery.outcomes):
         lines.append("* knows the defence, or asks it.")
     if any(one.transferred for one in battery.outcomes):

@@ -43,6 +43,7 @@ class Audited(Purifier):
             torch.ones(found.edges.shape[1], dtype=torch.bool),
             torch.from_numpy(~found.doubted),
             graph.num_nodes,
+            names=graph.names,
         )
         return CleanedGraph(believed(graph, found), ledger, tuple(clock.stages))
 

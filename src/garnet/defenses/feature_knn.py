@@ -52,7 +52,7 @@ class FeatureKNN(Purifier):
             old_and_new = canonical(first, second, n)
             given, stays = (torch.from_numpy(contains(one.edges, old_and_new, n)) for one in (graph, joined))
             scores = inner_products(points, points, old_and_new)
-        ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n)
+        ledger = Ledger(torch.from_numpy(old_and_new), scores, given, stays, n, names=graph.names)
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:

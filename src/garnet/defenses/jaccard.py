@@ -57,7 +57,8 @@ class Jaccard(Purifier):
             kept = alike >= self.threshold
             cleaned = graph.with_edges(edges[:, kept], graph.weights[kept])
             scores, stays = torch.from_numpy(alike).float(), torch.from_numpy(kept)
-            ledger = Ledger(torch.from_numpy(edges), scores, torch.ones_like(stays), stays, graph.num_nodes)
+            given, n = torch.ones_like(stays), graph.num_nodes
+            ledger = Ledger(torch.from_numpy(edges), scores, given, stays, n, names=graph.names)
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:

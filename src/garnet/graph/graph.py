@@ -15,6 +15,7 @@ from garnet.graph.adjacency import build_adjacency
 from garnet.graph.collect import collect
 from garnet.graph.dgl_graph import dgl_source
 from garnet.graph.fingerprint import fingerprint_of
+from garnet.graph.html import html_table
 from garnet.graph.igraph_graph import igraph_source, to_igraph
 from garnet.graph.networkx_graph import networkx_source, to_networkx
 from garnet.graph.node_table import NodeTable
@@ -207,6 +208,25 @@ class Graph:
         if self.sides is not None:
             parts.append(f"bipartite: {(~self.sides).sum()} and {self.sides.sum()}")
         return f"Graph({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        rows = {"nodes": f"{self.num_nodes:,}", "edges": f"{self.num_edges:,}"}
+        if self.num_nodes:
+            rows["edges a node"] = f"{2 * self.num_edges / self.num_nodes:.2f}"
+        if self.names is not None and self.num_nodes:
+            rows["names"] = ", ".join(map(str, self.names[:3])) + (" …" if self.num_nodes > 3 else "")
+        if self.features is not None:
+            rows["features"] = f"{self.features.shape[1]:,}"
+        if self.labels is not None:
+            rows["classes"] = f"{self.labels.max(initial=-1) + 1:,}"
+        if self.homophily is not None:
+            rows["edges within a class"] = f"{self.homophily:.1%}"
+        if self.sides is not None:
+            rows["sides"] = f"{(~self.sides).sum():,} and {self.sides.sum():,}"
+        if self.split is not None:
+            parts = (self.split.train, self.split.val, self.split.test)
+            rows["training, validation and test nodes"] = ", ".join(f"{len(part):,}" for part in parts)
+        return html_table("Graph", rows)
 
 
 def as_graph(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.errors import GraphError, ParameterError, brief
+from garnet.errors import GraphError, MissingExtra, ParameterError, brief
 from garnet.io.arrays import as_array
 from garnet.io.checks import checked_pairs
 from garnet.io.edge_source import EdgeSource
@@ -16,6 +17,19 @@ from garnet.io.table_layout import TableOptions, layout_of, layout_without_names
 from garnet.io.text_rows import LONGEST_NAME
 
 _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+
+
+def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
+    """A pandas data frame of columns.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise MissingExtra("pandas", "A data frame", "pandas") from error
+    return pandas.DataFrame(columns)
 
 
 def is_frame(source: Any) -> bool:

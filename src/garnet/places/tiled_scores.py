@@ -286,6 +286,7 @@ class TiledLedger(AnyLedger):
         choice: which edges stayed.
         tally: what that came to.
         num_nodes: number of nodes.
+        names: of the nodes; on disk nobody holds them.
     """
 
     files: dict[tuple[int, int], Path]
@@ -293,6 +294,7 @@ class TiledLedger(AnyLedger):
     choice: Choice
     tally: Tally
     num_nodes: int
+    names: NDArray[Any] | None = None
 
     @property
     def counts(self) -> dict[str, int]:

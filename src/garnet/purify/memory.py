@@ -263,7 +263,7 @@ class GraphInMemory:
         return Purification(
             graph=pruned.graph,
             spectrum=embedding.spectrum,
-            ledger=Ledger(edges.ends, measured.score, edges.given, stays, n, edges.near, trust),
+            ledger=Ledger(edges.ends, measured.score, edges.given, stays, n, edges.near, trust, self.graph.names),
             threshold=pruned.choice.threshold,
             settings=settings,
             parameters=self.method,

@@ -19,8 +19,10 @@ from garnet.graph.edges import contains
 from garnet.graph.graph import Edges
 from garnet.graph.html import html_table
 from garnet.io.atomic import atomic_path
+from garnet.io.frames import data_frame
 from garnet.linalg.sparse import to_host
 from garnet.progress import Stage
+from garnet.purify.fates import Columns, Fates, ends, fate_columns, found
 from garnet.purify.settings import Settings, plain
 from garnet.purify.verdicts import Judging, Later, Verdicts
 from garnet.spectral.spectrum import Spectrum
@@ -57,11 +59,13 @@ class AnyLedger(ABC):
 
     Attributes:
         num_nodes: number of nodes of all of them.
+        names: (n,) of the nodes; None where they have none, or nobody says.
         counts: how many edges were kept, dropped and added.
         base_edges: how many the base graph has.
     """
 
     num_nodes: int
+    names: NDArray[Any] | None
 
     @property
     @abstractmethod
@@ -111,6 +115,41 @@ class AnyLedger(ABC):
         """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
         return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
 
+    @property
+    def fates(self) -> Fates:
+        """The edges that were kept, dropped and added, with their scores."""
+        return {
+            "kept": (self.kept, self.kept_scores),
+            "dropped": (self.dropped, self.dropped_scores),
+            "added": (self.added, self.added_scores),
+        }
+
+    def trust_of(self, edges: Edges) -> NDArray[np.float32]:
+        """How far edges (2, m) of the input are trusted, from 0 to 1; NaN of others, and where nothing is known."""
+        return np.full(edges.shape[1], np.nan, np.float32)
+
+    def table(self) -> Columns:
+        """As columns: source and target by their names, status, trust, score and reason, in the order of the nodes.
+
+        `status` is kept, dropped or new; `trust`, from 0 to 1, how far an edge of the input is believed, NaN where
+        planted edges did not tell; `score` how critical it is to the graph.
+        """
+        edges, columns = fate_columns(self.fates, self.num_nodes)
+        named = ends(edges, self.names)
+        return {**named, "status": columns.pop("status"), "trust": self.trust_of(edges), **columns}
+
+    def to_pandas(self) -> Any:
+        """The `table` as a pandas data frame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return data_frame(self.table())
+
+    def _repr_html_(self) -> str:
+        rows = {f"edges {fate}": f"{count:,}" for fate, count in self.counts.items()}
+        return html_table("Ledger", rows | {"edges of the base graph": f"{self.base_edges:,}"})
+
     def to_parquet(self, path: str | Path) -> None:
         """Write a table with the columns source, target, status and score, some edges at a time.
 
@@ -133,13 +172,13 @@ class AnyLedger(ABC):
     @cached_property
     def _collected(self) -> list[NDArray[Any]]:
         """Edges, sorted, and scores of those kept, dropped and added."""
-        found: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+        columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
         for batch in self.batches():
             fates = batch.given & batch.stays, batch.given & ~batch.stays, batch.stays & ~batch.given
             for number, fate in enumerate(fates):
-                found[2 * number].append(batch.edges[:, fate])
-                found[2 * number + 1].append(batch.scores[fate])
-        pairs = zip(found[::2], found[1::2], strict=True)
+                columns[2 * number].append(batch.edges[:, fate])
+                columns[2 * number + 1].append(batch.scores[fate])
+        pairs = zip(columns[::2], columns[1::2], strict=True)
         return [column for edges, scores in pairs for column in _sorted(edges, scores, self.num_nodes)]
 
 
@@ -166,6 +205,7 @@ class Ledger(AnyLedger):
         num_nodes: number of nodes.
         near: (m,) which are of the base graph; None if there is none.
         trust: (m,) how far each of the input's is trusted, from 0 to 1; None where planted edges did not tell.
+        names: (n,) of the nodes; None where they have none.
     """
 
     edges: Tensor
@@ -175,6 +215,15 @@ class Ledger(AnyLedger):
     num_nodes: int
     near: Tensor | None = None
     trust: Tensor | None = None
+    names: NDArray[Any] | None = None
+
+    def trust_of(self, edges: Edges) -> NDArray[np.float32]:
+        """See `AnyLedger`."""
+        if self.trust is None:
+            return super().trust_of(edges)
+        given = to_host(self.given).numpy()
+        known, values = to_host(self.edges).numpy()[:, given], to_host(self.trust).numpy()[given]
+        return found(known, values, edges, self.num_nodes)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -197,8 +246,8 @@ class Ledger(AnyLedger):
     @cached_property
     def _collected(self) -> list[NDArray[Any]]:
         fates = self.given & self.stays, self.given & ~self.stays, self.stays & ~self.given
-        found = ((self.edges[:, fate], self.scores[fate]) for fate in fates)
-        return [to_host(part).numpy() for pair in found for part in pair]
+        chosen = ((self.edges[:, fate], self.scores[fate]) for fate in fates)
+        return [to_host(part).numpy() for pair in chosen for part in pair]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -13,7 +13,7 @@ from garnet.audit.audit import Audit
 from garnet.audit.words import SENTENCES, WORDINGS
 from garnet.graph.provenance import Provenance
 from garnet.report.charts import GREEN, RED, Part, histogram
-from garnet.report.neighbourhood import KEPT, Ties, neighbourhood_section
+from garnet.report.neighbourhood import FEW, KEPT, Ties, neighbourhood_section
 from garnet.report.rings import groups_section
 from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
 from garnet.report.statistics import percentages_in
@@ -38,13 +38,18 @@ def audit_sections(
         ties,
         nodes,
         orders=[
-            ("have the most of these", audit.doubted),
+            ("have the most suspicious edges", audit.doubted),
             ("have the most suspicion in all", audit.suspicion),
             ("have the most edges", np.ones(len(audit.suspicion))),
         ],
         panels=[("Graph", -1)],
         words={"kinds": ["given"] * 3, "marked": "suspicious", "score": "suspicion"},
-        text="What lies within two edges of a node; edges that are more likely made up than not are red.",
+        text=(
+            f"The edges of a node that matter: those more likely made up than not, in red, the {FEW[0]} most "
+            f"suspicious of them if there are more, and the {FEW[1]} that are trusted most; and how these neighbours "
+            "are joined."
+        ),
+        few=True,
     )
     made = audit.made or Provenance.here(command, graph=audit.graph)
     return [
@@ -138,7 +143,9 @@ def _edges(audit: Audit, ties: Ties) -> Section:
     shown, words = audit.order[:_SHOWN_EDGES], audit.reason
     rows = [
         [
-            Markup("<bdi>{}</bdi> – <bdi>{}</bdi>").format(*(ties.name(int(node)) for node in audit.edges[:, edge])),
+            Markup("<bdi>{}</bdi>\N{NO-BREAK SPACE}– <bdi>{}</bdi>").format(
+                *(ties.name(int(node)) for node in audit.edges[:, edge])
+            ),
             words[edge],
             f"{audit.suspicion[edge]:.3f}",
             *(_said(values[edge]) for values in reasons.values()),

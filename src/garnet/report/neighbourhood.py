@@ -24,6 +24,9 @@ MOST_NODES = 100
 MOST_LISTED = 20
 """Nodes that are listed if none are asked for."""
 
+FEW = (12, 6)
+"""Of a picture of a node's few edges that matter: marked ones, and others that are believed the most."""
+
 _WHOLE = 30_000  # nodes, and edges, of a graph that is in the page as a whole
 
 
@@ -129,6 +132,26 @@ def around(ties: Ties, node: int, most: int = MOST_NODES) -> dict[str, Any]:
     return _part(ties, nodes, edges) | {"left_out": len(near) - len(nodes)}
 
 
+def few_around(ties: Ties, node: int) -> dict[str, Any]:
+    """What a picture of the few edges that matter shows of a node, as `around` gives it.
+
+    These are its marked edges of the highest scores and its others of the lowest, at most `FEW` of both, and the edges
+    between the neighbours that they lead to. The page chooses alike from a whole graph.
+
+    Returns:
+        as `around`, and in `totals` how many marked and other edges the node has.
+    """
+    edges, others = ties.touching(np.array([node], dtype=np.int64))
+    marked, scores = ties.marked[edges], _told(ties.scores[edges])
+    worst, best = np.lexsort((others, -scores)), np.lexsort((others, scores))
+    chosen = np.concatenate([worst[marked[worst]][: FEW[0]], best[~marked[best]][: FEW[1]]])
+    nodes = np.concatenate([[node], others[chosen]])
+    between, far = ties.touching(nodes)
+    return _part(ties, nodes, np.unique(between[np.isin(far, nodes)])) | {
+        "totals": [int(marked.sum()), int((~marked).sum())]
+    }
+
+
 def _part(ties: Ties, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> dict[str, Any]:
     order = np.argsort(nodes)
     first, second = order[np.searchsorted(nodes, ties.edges[:, edges], sorter=order)].tolist()
@@ -190,6 +213,8 @@ def neighbourhood_section(
     panels: Sequence[tuple[str, int]],
     words: Mapping[str, Any],
     text: str,
+    few: bool = False,
+    first: tuple[Sequence[int], str] = ((), ""),
 ) -> list[Section]:
     """The section with the neighbourhoods of nodes; none where there is nothing to see.
 
@@ -200,18 +225,23 @@ def neighbourhood_section(
         panels: of each picture its name, and the kind of edges that it lacks.
         words: `kinds`, three names; `marked`, what such an edge is; `score`, what its number is.
         text: what is said above.
+        few: whether a picture shows no more than the edges of a node that matter; see `few_around`.
+        first: nodes to show before those that are worth seeing, and which these are, in words.
     """
     found, why = worth_seeing(ties, orders)
-    listed = list(dict.fromkeys([*require_nodes(ties.num_nodes, nodes or ()), *found]))
+    listed = list(dict.fromkeys([*require_nodes(ties.num_nodes, nodes or ()), *first[0], *found]))
     if not listed:
         return []
     whole = whole_graph(ties)
     words = {**words, "single": len(panels) == 1, "labelled": ties.labels is not None}
     data = {"panels": panels, "words": words, "listed": listed, "most": MOST_NODES, "graph": whole}
-    data["parts"] = [around(ties, node) for node in listed] if whole is None else []
+    data |= {"few": FEW if few else None, "parts": []}
+    if whole is None:
+        data["parts"] = [few_around(ties, node) if few else around(ties, node) for node in listed]
     names = [(node, ties.name(node)) for node in listed]
     body = fragment(
         "neighbourhood.html", data=embedded(data), listed=names, panels=panels, words=words, whole=whole is not None
     )
-    asked = "those asked for, then with " if nodes else ""
-    return [Section("Neighbourhoods", f"{text} The list begins with {asked}the nodes that {why}.", body, wide=True)]
+    groups = ["those asked for"] * bool(nodes) + [first[1]] * bool(first[0]) + [f"the nodes that {why}"]
+    begins = f"The list begins with {', then with '.join(groups)}."
+    return [Section("Neighbourhoods", f"{text} {begins}", body, wide=True)]

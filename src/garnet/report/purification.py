@@ -16,16 +16,18 @@ from scipy.sparse.csgraph import connected_components
 
 from garnet.errors import ConvergenceWarning, RankWarning, warnings_are
 from garnet.graph.graph import Graph
+from garnet.graph.pieces import Pieces, fell_apart
 from garnet.progress import Stage
 from garnet.purify.garnet import GARNET
 from garnet.report.charts import BLUE, GREEN, GREY, RED, Bar, Line, Part, bars, columns, histogram, lines
 from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties, neighbourhood_section
 from garnet.report.purification_record import PurificationRecord
 from garnet.report.sections import Section, cost_section, made_section, percent, plural, table
-from garnet.report.statistics import bins, mean_interval, percentages_in
+from garnet.report.statistics import bins, percentages_in
 from garnet.spectral import choose_solver
 from garnet.spectral.spectrum import End, normalized_adjacency, spread_components
 
+_MOST_MENDED = 5
 _MOST_NODES = 50_000  # whose eigenvalues a report finds; with more it would wait for minutes
 
 
@@ -51,7 +53,7 @@ def purification_sections(
 
 
 def verdict(record: PurificationRecord) -> str:
-    """What happened, in one sentence."""
+    """What happened, in one sentence, and in another if the graph fell apart."""
     given, stays = record.given, record.stays
     dropped, added = int((given & ~stays).sum()), int((stays & ~given).sum())
     text = f"Of {plural(int(given.sum()), 'edge')} GARNET dropped {dropped:,} and added {added:,}"
@@ -63,7 +65,8 @@ def verdict(record: PurificationRecord) -> str:
         before, after = (100 * float(np.mean(one)) for one in (record.accuracy.before, record.accuracy.after))
         model = f" of {record.accuracy.model}" if record.accuracy.model else ""
         text += f"; the test accuracy{model} went from {before:.1f} % to {after:.1f} %"
-    return f"{text}."
+    apart = fell_apart(Pieces.of(record.before), Pieces.of(record.after))
+    return f"{text}. {apart}".rstrip()
 
 
 def removed(record: PurificationRecord) -> float | None:
@@ -76,15 +79,16 @@ def _accuracy(record: PurificationRecord) -> list[Section]:
     if record.accuracy is None:
         return []
     entries = []
-    for name in ("before", "after"):
-        mean, low, high = mean_interval([100 * share for share in getattr(record.accuracy, name)])
-        wide = "" if low is None else f" ± {mean - low:.1f}"
-        colour = GREY if name == "before" else BLUE
-        entries.append(Bar(name=name, value=mean, low=low, high=high, note=f"{mean:.1f}{wide}", colour=colour))
+    for name, colour in (("before", GREY), ("after", BLUE)):
+        shares = [100 * share for share in getattr(record.accuracy, name)]
+        mean, sd = float(np.mean(shares)), float(np.std(shares, ddof=1)) if len(shares) > 1 else None
+        ends = (None, None) if sd is None else (max(mean - sd, 0.0), min(mean + sd, 100.0))
+        note = f"{mean:.1f}" + ("" if sd is None else f" ± {sd:.1f}")
+        entries.append(Bar(name=name, value=mean, low=ends[0], high=ends[1], note=note, colour=colour))
     seeds = plural(len(record.accuracy.after), "model")
-    model = f"{record.accuracy.model}: " if record.accuracy.model else ""
-    ends = "; ± and whiskers are the interval of the mean at 95 %" if len(record.accuracy.after) > 1 else ""
-    text = f"{model}mean over {seeds} on the test nodes{ends}."
+    model = f", {record.accuracy.model}," if record.accuracy.model else ""
+    spread = "; ± and whiskers are the standard deviation over the seeds" if len(record.accuracy.after) > 1 else ""
+    text = f"Mean over {seeds}{model} on the test nodes{spread}."
     return [Section("Accuracy", text, bars(entries, title="Test accuracy", x="percent"))]
 
 
@@ -126,6 +130,7 @@ def _neighbourhoods(
         ties,
         nodes,
         orders=[
+            ("lost the most adversarial edges", record.adversarial & (kinds == DROPPED)),
             ("lost the most edges", kinds == DROPPED),
             ("got the most edges", kinds == ADDED),
             ("have the most edges", np.ones(len(kinds))),
@@ -137,6 +142,21 @@ def _neighbourhoods(
             "score": "score",
         },
         text="What lies within two edges of a node, as it was given and as it is purified.",
+        first=_mended(record),
+    )
+
+
+def _mended(record: PurificationRecord) -> tuple[list[int], str]:
+    """The nodes that purification put right, those first that lost the most edges, of an attack if one is known."""
+    if record.accuracy is None or not record.accuracy.mended:
+        return [], ""
+    lost = record.given & ~record.stays
+    counted = lost & record.adversarial if record.truth is not None else lost
+    counts = np.bincount(record.edges[:, counted].ravel(), minlength=record.num_nodes)
+    order = sorted(record.accuracy.mended, key=lambda node: (-counts[node], node))
+    words = "adversarial edges" if record.truth is not None else "edges"
+    return order[:_MOST_MENDED], (
+        f"the nodes that every model had wrong before and has right after, first those that lost the most {words}"
     )
 
 
@@ -199,10 +219,12 @@ def _shape(record: PurificationRecord) -> Section:
         Part(name=name, counts=np.histogram(one, bounds)[0], colour=colour)
         for name, one, colour in zip(("before", "after"), counts, (GREY, BLUE), strict=True)
     ]
+    pieces = [Pieces.of(graph) for graph in (record.before, record.after)]
     rows = [
         ["mean degree", *(f"{one.mean():.2f}" if len(one) else "–" for one in counts)],
         ["largest degree", *(f"{one.max(initial=0):,}" for one in counts)],
-        ["nodes without edges", *(f"{int((one == 0).sum()):,}" for one in counts)],
+        ["nodes without edges", *(f"{one.isolated:,}" for one in pieces)],
+        ["connected components", *(f"{one.components:,}" for one in pieces)],
         ["homophily", *(percent(graph.homophily) for graph in (record.before, record.after))],
     ]
     drawn = columns(groups, parts, title="Degrees", x="edges of a node", y="nodes")

@@ -46,11 +46,13 @@ class Accuracy:
         before: on the graph that was given.
         after: on the purified graph.
         model: its name.
+        mended: test nodes that every model before had wrong and every model after has right.
     """
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     model: str = ""
+    mended: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, shares in (("before", self.before), ("after", self.after)):
@@ -262,7 +264,10 @@ def _read_facts(text: bytes) -> dict[str, Any]:
         read_stages(summary["stages"])
         if (given := found["accuracy"]) is not None:
             shares = {name: tuple(float(one) for one in given[name]) for name in ("before", "after")}
-            accuracy = Accuracy(**shares, model=str(given["model"]))
+            mended = tuple(int(node) for node in given.get("mended", ()))
+            accuracy = Accuracy(**shares, model=str(given["model"]), mended=mended)
+            if not all(0 <= node < found["num_nodes"] for node in mended):
+                raise TypeError
         return {
             "num_nodes": found["num_nodes"],
             "threshold": float(found["threshold"]),

@@ -40,6 +40,9 @@ class Section:
 _MOST_COLUMNS = 11  # more columns of short numbers do not fit on a sheet of paper
 
 
+_LONG = 20  # letters, from which on a label is broken into lines
+
+
 def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], *, labels: int = 1, name: str = "Table") -> Markup:
     """A table whose first columns are labels and whose others are numbers; every cell is text and escaped.
 
@@ -63,14 +66,15 @@ def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], *, labels: int = 
 
 def _table(heads: Sequence[Any], rows: Sequence[Sequence[Any]], labels: int, name: str) -> Markup:
     top = Markup().join(
-        Markup('<th scope="col"{}>{}</th>').format(_aligned(place >= labels), head) for place, head in enumerate(heads)
+        Markup('<th scope="col"{}>{}</th>').format(_styled("", place >= labels), head)
+        for place, head in enumerate(heads)
     )
     lines = Markup().join(
         Markup("<tr>{}</tr>").format(
             Markup().join(
-                Markup('<th scope="row">{}</th>').format(cell)
+                Markup('<th scope="row"{}>{}</th>').format(_styled(cell, False), cell)
                 if place == 0
-                else Markup("<td{}>{}</td>").format(_aligned(place >= labels), cell)
+                else Markup("<td{}>{}</td>").format(_styled(cell, place >= labels), cell)
                 for place, cell in enumerate(row)
             )
         )
@@ -82,8 +86,12 @@ def _table(heads: Sequence[Any], rows: Sequence[Sequence[Any]], labels: int, nam
     ).format(name, top, lines)
 
 
-def _aligned(number: bool) -> Markup:
-    return Markup(' class="n"') if number else Markup()
+def _styled(cell: Any, number: bool) -> Markup:
+    """How a cell is set: numbers to the right, and a text of several words with room for them."""
+    if number:
+        return Markup(' class="n"')
+    text = cell.striptags() if isinstance(cell, Markup) else str(cell)
+    return Markup(' class="long"') if len(text) > _LONG else Markup()
 
 
 def facts(pairs: Mapping[str, Any]) -> Markup:

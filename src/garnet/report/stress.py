@@ -52,6 +52,8 @@ def _curves(battery: Battery, shown: list[Threat]) -> Section:
         f"Accuracy on {plural(battery.test_nodes, 'test node')}, mean over {plural(len(battery.seeds), 'seed')}. The "
         "bold line is the worst of all attacks at a budget or any smaller one, its band one standard deviation."
     )
+    if len(battery.seeds) > 1:
+        text += " Here and below, ± is the standard deviation over the seeds."
     drawn = Markup().join(_curve(battery, threat) for threat in shown)
     return Section("Accuracy against budget", text, Markup('<div class="pair">{}</div>').format(drawn), wide=True)
 

@@ -70,7 +70,9 @@ def test_demo_says_what_happened_and_writes_a_report(command, tmp_path, monkeypa
     for phrase in ("Metattack", "edges of the attack dropped", "true edges kept", "new edges", "░ the attack's"):
         assert phrase in out
     assert "open garnet-demo.html in a browser" in out
-    assert (tmp_path / "garnet-demo.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "garnet-demo.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "nodes that every model had wrong before and has right after" in page
 
 
 def test_a_graph_of_the_catalogue_is_found_by_its_name(command, tmp_path, monkeypatch):
@@ -98,6 +100,21 @@ def test_purify_only_drop_adds_nothing(command, graph_file, tmp_path):
     assert json.loads(out)["added"] == 0
     left = load_graph(tmp_path / "clean.npz").adjacency
     assert (left != load_graph(graph_file).adjacency.multiply(left != 0)).nnz == 0
+
+
+def test_a_graph_that_falls_into_pieces_is_said_to(command, graph_file, tmp_path):
+    options = ("purify", graph_file, "--only-drop", "--support", 0.9, "--rank", 10)
+    made = tmp_path / "result.npz"
+    _, out, _ = command(*options, "-o", tmp_path / "clean.npz", "--result", made)
+    before, after = (command("info", one, "--json")[1] for one in (graph_file, tmp_path / "clean.npz"))
+    before, after = json.loads(before), json.loads(after)
+    assert after["components"] > before["components"]
+    assert f"{after['components']:,}, before {before['components']}" in out
+    assert f"{after['isolated_nodes']:,}, before {before['isolated_nodes']}" in out
+    _, out, _ = command(*options, "-o", tmp_path / "again.npz", "--json")
+    assert json.loads(out)["components_after"] == after["components"]
+    command("report", made, "-o", tmp_path / "report.html")
+    assert f"The graph fell into {after['components']:,} components" in (tmp_path / "report.html").read_text()
 
 
 def test_purify_as_json_is_one_object_and_agrees_with_the_file(command, graph_file, tmp_path):

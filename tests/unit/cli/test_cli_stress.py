@@ -42,6 +42,7 @@ def test_tables_checks_verdict_records_and_report(folder, command):
     assert status == 0, out + err
     assert "graph.npz, no defence, gcn: evasion (changed after training), accuracy in percent, 2 seeds" in out
     assert "worst" in out
+    assert "± is the standard deviation over the seeds" in out
     assert "✓ more budget never helps the defender" in out
     assert "– who knows the defence does at least as well" in out
     assert out.splitlines()[-1].startswith("no defence, gcn on graph.npz: ")

@@ -1,5 +1,6 @@
 """The report as a person uses it: in a browser, with a mouse, a keyboard and a phone."""
 
+import io
 import shutil
 from dataclasses import fields
 
@@ -20,6 +21,7 @@ from garnet.report.page import write_report
 from garnet.report.purification_record import Accuracy, PurificationRecord
 from garnet.training.loop import Training
 
+Image = pytest.importorskip("PIL.Image", reason="Pillow, which reads screenshots, is not installed")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives a browser, is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -88,6 +90,11 @@ def folder(tmp_path_factory):
         **{one.name: 0.9 for one in fields(Audit) if one.type == "float"},
     )
     write_report(audit, folder / "audit.html", command="garnet audit graph.npz")
+    hub = audit_of_a_hub()
+    write_report(hub, folder / "hub.html")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("garnet.report.neighbourhood._WHOLE", 10)
+        write_report(hub, folder / "large-hub.html")
     cells = [
         Cell(graph="cora", backbone="gcn", model="default", seeds=(0,), defense="none", attack="metattack", budget=b)
         for b in np.linspace(0.01, 0.4, 40).round(2).tolist()
@@ -125,6 +132,17 @@ def star():
     rim = np.stack([np.arange(1, 400, 2), np.arange(2, 401, 2)])
     graph = as_graph((np.concatenate([spokes, rim], axis=1), 401), symmetrize=True, names=np.arange(1, 402))
     return graph, GARNET(rank=6, k=30, support=0.3).purify(graph)
+
+
+def audit_of_a_hub():
+    """A node of 400 edges, the first 30 of which are suspicious, the first the most."""
+    graph, _ = star()
+    m = graph.num_edges
+    suspicion = np.where(np.arange(m) < 30, 0.9, 0.4) - np.arange(m) / 10_000
+    return Audit(
+        graph=graph, edges=graph.edges, suspicion=suspicion, reasons={"because": np.array(["features"] * m)},
+        nodes=np.ones(401), weights={}, planted=np.full(9, 0.9), share=0.1, power=0.9,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -539,6 +557,33 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     assert all(one["x"] == panels[0]["x"] for one in panels)
 
 
+def edge_of(page, region):
+    """The colours along the right edge of a region of the page, as they are on the screen."""
+    place = region.bounding_box()
+    wide, tall = region.evaluate("one => [one.clientWidth, one.clientHeight]")  # without the bars to scroll by
+    clip = {"x": place["x"] + wide - 3, "y": place["y"] + 0.8 * tall, "width": 2, "height": 3}
+    return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("L")).astype(float)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["audit.html", "study.html"])
+def test_a_table_wider_than_a_phone_shows_that_there_is_more(visit, name, scheme):
+    page = visit(name, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    wide = [one for one in page.locator(".scroll").all() if one.evaluate("one => one.scrollWidth > one.clientWidth")]
+    assert wide
+    region = wide[0]
+    region.evaluate("one => one.scrollIntoView({block: 'center'})")
+    start = edge_of(page, region)
+    region.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    end = edge_of(page, region)
+    assert abs(start.mean() - end.mean()) > 8
+    # What a row is about stays in view while its figures scroll.
+    first, table = region.locator("tbody th").first.bounding_box(), region.bounding_box()
+    assert first["x"] == pytest.approx(table["x"], abs=1)
+    last = region.locator("thead th").last.bounding_box()
+    assert last["x"] + last["width"] <= table["x"] + table["width"] + 1
+
+
 @pytest.mark.parametrize("name", ["result.html", "audit.html", "study.html", "committee.html", "stress.html"])
 def test_paper_is_wide_enough(visit, name):
     page = visit(name, viewport={"width": 700, "height": 900})
@@ -583,6 +628,28 @@ def test_an_audit_has_one_picture(visit):
     page.locator("svg.net").focus()
     page.keyboard.press("n")
     assert "suspicion 0." in page.locator(".tip").text_content()
+
+
+@pytest.mark.parametrize("name", ["hub.html", "large-hub.html"])
+def test_of_a_crowded_node_an_audit_draws_the_few_edges_that_matter(visit, name):
+    page = visit(name)
+    said = page.locator(".status").text_content()
+    assert said.startswith("Node 1: the 12 most suspicious of 30 suspicious edges and the 6 most trusted of 370 other")
+    assert "382 of its 400 edges are not" in said
+    net = page.locator("svg.net")
+    assert net.locator(".ink.marked").count() == 12
+    assert net.locator(".ink").count() == 18 + 9  # of the rim those between two that are drawn
+    names = net.locator("text").all_text_contents()
+    assert sorted(map(int, names)) == [1, *range(2, 14), *range(396, 402)]
+    outside = net.evaluate(
+        """net => [...net.querySelectorAll("text")].filter(one => {
+          const box = one.getBoundingClientRect(), frame = net.getBoundingClientRect();
+          return box.left < frame.left || box.right > frame.right || box.top < frame.top;
+        }).length"""
+    )
+    assert outside == 0
+    page.locator(".pick").select_option(index=1)
+    assert "edges are drawn" in page.locator(".status").text_content()
 
 
 def test_a_stress_test_says_loudly_what_failed_and_fits_a_phone(visit):

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from garnet.errors import ParameterError
 from garnet.report import neighbourhood
-from garnet.report.neighbourhood import ADDED, DROPPED, KEPT, Ties, around, require_nodes, whole_graph, worth_seeing
+from garnet.report.neighbourhood import (
+    ADDED,
+    DROPPED,
+    KEPT,
+    Ties,
+    around,
+    few_around,
+    require_nodes,
+    whole_graph,
+    worth_seeing,
+)
 
 
 def random_ties(seed, n, share=0.15, kinds=(KEPT, DROPPED, ADDED)):
@@ -92,6 +102,22 @@ def test_a_part_that_is_too_large_keeps_the_nearest(seed, most):
     if most - 1 < neighbours:
         # The kinds take turns: one has less than another only where it has no more.
         assert all(shown[kind] >= max(shown.values()) - 1 or shown[kind] == all_of[kind] for kind in shown)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 60))
+def test_the_few_edges_that_matter_are_the_worst_marked_and_the_most_trusted_others(seed, n):
+    ties = random_ties(seed, n, share=0.6)
+    node = seed % n
+    part = few_around(ties, node)
+    own = [number for number in range(ties.edges.shape[1]) if node in ties.edges[:, number]]
+    marked = sorted((number for number in own if ties.marked[number]), key=lambda one: -ties.scores[one])
+    trusted = sorted((number for number in own if not ties.marked[number]), key=lambda one: ties.scores[one])
+    expected = {int(ties.edges[:, number].sum()) - node for number in (*marked[:12], *trusted[:6])}
+    assert (part["ids"][0], set(part["ids"][1:])) == (node, expected)
+    assert part["totals"] == [len(marked), len(trusted)]
+    inside = {tuple(pair) for pair in ties.edges.T.tolist() if set(pair) <= set(part["ids"])}
+    assert edges_of(part).keys() == inside
 
 
 def test_the_only_dropped_edge_of_a_crowded_node_is_not_left_out():

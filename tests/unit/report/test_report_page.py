@@ -135,6 +135,13 @@ def test_the_verdict_counts_what_the_ledger_has(attacked, result, tmp_path):
         assert fingerprint in page.text
 
 
+def test_plus_minus_is_the_standard_deviation_over_the_seeds(result, tmp_path):
+    page = Page(written(result, tmp_path))
+    assert "55.0 ± 7.1" in page.text
+    assert "81.0 ± 1.4" in page.text
+    assert "± and whiskers are the standard deviation over the seeds" in page.text
+
+
 def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
     graph, _, purification = attacked
     page = Page(written(PurificationRecord.of(graph, purification), tmp_path))
@@ -145,6 +152,21 @@ def test_without_truth_or_accuracy_nothing_is_said_of_them(attacked, tmp_path):
     whole = page.data["graph"]
     for *ends, kind, marked in zip(whole["first"], whole["second"], whole["kinds"], whole["marked"], strict=True):
         assert (tuple(ends) in dropped) == (kind == "1") == (marked == "1")
+
+
+def test_it_opens_on_the_node_put_right_that_lost_the_most_edges_of_the_attack(attacked, tmp_path):
+    graph, truth, purification = attacked
+    dropped = truth[:, contains(purification.ledger.dropped, truth, graph.num_nodes)]
+    counts = np.bincount(dropped.ravel(), minlength=graph.num_nodes)
+    mended = tuple(range(100, 400, 3))
+    accuracy = Accuracy(before=(0.5,), after=(0.8,), mended=mended)
+    record = PurificationRecord.of(graph, purification, truth=truth, accuracy=accuracy)
+    record.save(tmp_path / "record.npz")
+    page = Page(written(PurificationRecord.load(tmp_path / "record.npz"), tmp_path))
+    listed = page.data["listed"]
+    assert listed[0] == min(mended, key=lambda node: (-counts[node], node))
+    assert [counts[node] for node in listed[:5]] == sorted(counts[list(mended)], reverse=True)[:5]
+    assert "every model had wrong before and has right after" in page.text
 
 
 def test_the_same_subject_gives_the_same_bytes(tmp_path):
@@ -159,7 +181,9 @@ def test_nodes_asked_for_are_there(result, tmp_path):
     page = Page(written(result, tmp_path, nodes=[5, 2484]))
     assert page.data["listed"][:2] == [5, 2484]
     assert len(page.data["listed"]) >= 20
-    assert "The list begins with those asked for, then with the nodes that lost the most edges." in page.text
+    assert (
+        "The list begins with those asked for, then with the nodes that lost the most adversarial edges." in page.text
+    )
 
 
 def test_a_node_named_like_a_script_stays_text(tmp_path):
@@ -212,7 +236,7 @@ def test_little_things_are_said_well(tmp_path):
     assert np.isinf(purified.ledger.kept_scores).any()
     assert "the attack's" in _histogram(purified, pair.edges[:, :5])
     result = PurificationRecord.of(pair, purified, accuracy=Accuracy(before=(0.5,), after=(0.75,)))
-    assert "mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
+    assert "Mean over 1 model on the test nodes." in Page(written(result, tmp_path)).text
     odd = replace(result, threshold=-0.0, values=result.values[:1])
     page = Page(written(odd, tmp_path))
     assert "gamma = 0" in page.words

@@ -78,6 +78,14 @@ def test_every_figure_is_there_as_svg_and_png_and_on_the_page(drawn):
     assert all((drawn / link).is_file() for link in links)
 
 
+def test_a_figure_is_dark_where_the_screen_is(drawn):
+    for path in drawn.glob("*.svg"):
+        style = "".join(one.text or "" for one in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}style"))
+        dark = style.partition("(prefers-color-scheme: dark)")[2]
+        for colour in set(re.findall(r"(?:fill|stroke): #(?:ffffff|000000|dddddd)", path.read_text())):
+            assert f'"{colour}"' in dark, path.name
+
+
 def test_the_same_records_give_the_same_bytes(drawn, tmp_path):
     # One of each kind: lines, error bars, bars with hatches, a graph.
     again = write(tmp_path, records=RECORDS, only=["rank", "refinement", "products", "neighbourhoods"])

@@ -55,18 +55,72 @@ function place(rings, edges, groups) {
   });
 }
 
-// What lies within two edges of the node at place `start` of a graph: the `most` nearest nodes, each
-// [id, name, x, y, ring, label], and the edges between them, each [first, second, kind, marked, score] by places among
-// the nodes. Of a crowd at one distance the kinds of edges take turns; of one kind, marked edges come first, then high
-// scores. Of a large graph, which comes in parts, garnet.report.neighbourhood has chosen alike.
-function look(graph, start, most) {
-  const of = graph.of || (graph.of = graph.first.reduce(function (lists, first, edge) {
+// The edges of each node of a graph, which comes in parts.
+function edgesOf(graph) {
+  return graph.of || (graph.of = graph.first.reduce(function (lists, first, edge) {
     [first, graph.second[edge]].forEach(function (node) { (lists[node] = lists[node] || []).push(edge); });
     return lists;
   }, []));
+}
+
+// An order of edges that a graph tells the scores of; what is not known is infinite.
+function scoreIn(graph) {
+  return function (edge) { return graph.scores[edge] === null ? Infinity : graph.scores[edge]; };
+}
+
+// A picture: nodes as [id, name, x, y, ring, label], edges as [first, second, kind, marked, score] by places among these.
+function pictured(graph, shown, rings, chosen, spread) {
+  const at = new Map(shown.map(function (node, number) { return [node, number]; }));
+  const edges = chosen.sort(function (a, b) { return a - b; }).map(function (edge) {
+    return [at.get(graph.first[edge]), at.get(graph.second[edge]), Number(graph.kinds[edge]), Number(graph.marked[edge]),
+      graph.scores[edge]];
+  });
+  const labels = shown.map(function (node) { return graph.labels ? graph.labels[node] : -1; });
+  const spots = spread(rings, edges, labels);
+  return { edges: edges, nodes: shown.map(function (node, number) {
+    const name = graph.names ? graph.names[node] : String(graph.ids[node]);
+    return [graph.ids[node], name, spots[number][0], spots[number][1], rings[number], labels[number]];
+  }) };
+}
+
+// The first node in the middle of the others, which are in their order on a circle.
+function circled(rings) {
+  return rings.map(function (ring, number) {
+    const turn = 2 * Math.PI * number / Math.max(rings.length - 1, 1);
+    return [Math.round(1000 * ring * Math.cos(turn)), Math.round(1000 * ring * Math.sin(turn))];
+  });
+}
+
+// The few edges that matter of the node at place `start`: `few[0]` marked ones of the highest scores and `few[1]` others
+// of the lowest, and the edges between their ends. garnet.report.neighbourhood has chosen alike of a large graph.
+function lookAtFew(graph, start, few) {
+  const of = edgesOf(graph), score = scoreIn(graph);
+  function other(edge) { return graph.first[edge] + graph.second[edge] - start; }
+  function ofKind(marked, sign) {
+    return (of[start] || []).filter(function (edge) { return Number(graph.marked[edge]) === marked; })
+      .sort(function (a, b) { return sign * ((score(a) > score(b)) - (score(b) > score(a))) || other(a) - other(b); });
+  }
+  const all = [ofKind(1, -1), ofKind(0, 1)], own = all[0].slice(0, few[0]).concat(all[1].slice(0, few[1]));
+  const shown = [start].concat(own.map(other)), inside = new Set(shown), chosen = new Set();
+  shown.forEach(function (node) {
+    (of[node] || []).forEach(function (edge) {
+      if (inside.has(graph.first[edge]) && inside.has(graph.second[edge])) chosen.add(edge);
+    });
+  });
+  const rings = shown.map(function (node, number) { return number ? 1 : 0; });
+  const totals = graph.totals || all.map(function (some) { return some.length; });
+  const drawn = [Math.min(all[0].length, few[0]), Math.min(all[1].length, few[1])];
+  return Object.assign(pictured(graph, shown, rings, Array.from(chosen), circled),
+    { drawn: drawn, totals: totals, leftOut: totals[0] + totals[1] - own.length });
+}
+
+// What lies within two edges of the node at place `start` of a graph: the `most` nearest nodes, and the edges between
+// them. Of a crowd at one distance the kinds of edges take turns; of one kind, marked edges come first, then high
+// scores. Of a large graph, which comes in parts, garnet.report.neighbourhood has chosen alike.
+function look(graph, start, most) {
+  const of = edgesOf(graph), score = scoreIn(graph);
   function kind(edge) { return Number(graph.kinds[edge]); }
   function marked(edge) { return Number(graph.marked[edge]); }
-  function score(edge) { return graph.scores[edge] === null ? Infinity : graph.scores[edge]; }
   function before(a, b) {
     return a.ring - b.ring || marked(b.edge) - marked(a.edge) ||
       (score(b.edge) > score(a.edge)) - (score(a.edge) > score(b.edge)) || a.node - b.node ||
@@ -92,20 +146,13 @@ function look(graph, start, most) {
   rows.forEach(function (row) { row.turn = queues[3 * row.ring + kind(row.edge)]++; });
   rows.sort(function (a, b) { return a.ring - b.ring || a.turn - b.turn || kind(a.edge) - kind(b.edge); });
   const shown = [{ node: start, ring: 0 }].concat(rows.slice(0, most - 1));
-  const at = new Map(shown.map(function (row, number) { return [row.node, number]; })), chosen = new Set();
+  const inside = new Set(shown.map(function (row) { return row.node; })), chosen = new Set();
   shown.forEach(function (row) {
     if (row.ring < 2) (of[row.node] || []).forEach(function (edge) {
-      if (at.has(graph.first[edge]) && at.has(graph.second[edge])) chosen.add(edge);
+      if (inside.has(graph.first[edge]) && inside.has(graph.second[edge])) chosen.add(edge);
     });
   });
-  const edges = Array.from(chosen).sort(function (a, b) { return a - b; }).map(function (edge) {
-    return [at.get(graph.first[edge]), at.get(graph.second[edge]), kind(edge), marked(edge), graph.scores[edge]];
-  });
-  const labels = shown.map(function (row) { return graph.labels ? graph.labels[row.node] : -1; });
-  const spots = place(shown.map(function (row) { return row.ring; }), edges, labels);
-  return { leftOut: graph.left_out + rows.length + 1 - shown.length, edges: edges,
-    nodes: shown.map(function (row, number) {
-      const name = graph.names ? graph.names[row.node] : String(graph.ids[row.node]);
-      return [graph.ids[row.node], name, spots[number][0], spots[number][1], row.ring, labels[number]];
-    }) };
+  const rings = shown.map(function (row) { return row.ring; });
+  return Object.assign(pictured(graph, Array.from(inside), rings, Array.from(chosen), place),
+    { leftOut: graph.left_out + rows.length + 1 - shown.length });
 }

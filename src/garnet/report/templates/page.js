@@ -35,7 +35,8 @@
     const isKnown = chooser.isKnown, status = chooser.status;
     function found(id) {
       if (!views.has(id)) {
-        views.set(id, whole ? look(whole, id, data.most) : look(data.parts[data.listed.indexOf(id)], 0, data.most));
+        const graph = whole || data.parts[data.listed.indexOf(id)], start = whole ? id : 0;
+        views.set(id, data.few ? lookAtFew(graph, start, data.few) : look(graph, start, data.most));
       }
       return views.get(id);
     }
@@ -48,7 +49,7 @@
         // Nodes and names keep their size on the screen, or nearly, however near one looks.
         const grow = Math.pow(camera.half / HALF, 0.7);
         panel.svg.querySelectorAll("circle").forEach(function (spot) { spot.setAttribute("r", grow * spot.dataset.size); });
-        panel.svg.querySelectorAll("text").forEach(function (text) { text.style.fontSize = 70 * grow + "px"; });
+        panel.svg.querySelectorAll("text").forEach(function (text) { text.style.fontSize = text.dataset.size * grow + "px"; });
       });
     }
     function zoom(factor, x, y) {
@@ -142,9 +143,15 @@
           "data-id": node[0], cx: node[2],
           cy: node[3], "data-size": number === 0 ? 34 : node[4] === 1 ? 24 : 17 }, spots);
       });
-      const middle = view.nodes[0];
-      const name = make("text", { x: middle[2], y: middle[3] - 48, "text-anchor": "middle" }, spots);
-      name.textContent = middle[1].length > 24 ? middle[1].slice(0, 23) + "…" : middle[1];
+      function called(node, size, above, most) {
+        const side = node[2] < -700 ? "start" : node[2] > 700 ? "end" : "middle";
+        const name = make("text", { x: node[2], y: node[3] - above, "text-anchor": side, "data-size": size }, spots);
+        name.textContent = node[1].length > most ? node[1].slice(0, most - 1) + "…" : node[1];
+        return name;
+      }
+      // Few neighbours leave room for their names.
+      if (data.few) view.nodes.slice(1).forEach(function (node) { called(node, 58, node[3] > 0 ? -78 : 36, 12).classList.add("aside"); });
+      called(view.nodes[0], 70, 48, 24);
       return { nodes: seen.size, edges: shown.length };
     }
 
@@ -172,6 +179,21 @@
       place.replaceChildren(table);
     }
 
+    // Which of the node's edges are in the picture, and how many are not.
+    function drawnOf() {
+      const all = view.totals[0] + view.totals[1];
+      if (!view.leftOut) return (all === 1 ? "its only edge is" : "all of its " + all.toLocaleString("en") + " edges are") +
+        " drawn, " + view.totals[0].toLocaleString("en") + " of them " + words.marked + ".";
+      function part(number, what) {
+        const drawn = view.drawn[number], total = view.totals[number];
+        return drawn === total ? "all " + count(total, what + " edge")
+          : "the " + drawn + " most " + (number ? "trusted" : what) + " of " + count(total, what + " edge");
+      }
+      const parts = [part(0, words.marked), part(1, "other")].filter(function (text, n) { return view.totals[n]; });
+      return parts.join(" and ") + " are drawn; " + view.leftOut.toLocaleString("en") + " of its " +
+        all.toLocaleString("en") + " edges are not.";
+    }
+
     function go(id) {
       view = found(id);
       chooser.mark(id, view.nodes[0][1]);
@@ -179,6 +201,10 @@
       hide();
       fit();
       list();
+      if (data.few) {
+        status.replaceChildren("Node ", isolated(view.nodes[0][1]), labelled(", ", view.nodes[0]) + ": " + drawnOf());
+        return;
+      }
       const part = view.leftOut ? " shown" : "";
       status.replaceChildren("Node ", isolated(view.nodes[0][1]), labelled(", ", view.nodes[0]) + ": " +
         panels.map(function (panel, n) {

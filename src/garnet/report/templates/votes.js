@@ -10,6 +10,7 @@ function showVotes(box) {
     const made = document.createElement(kind);
     if (kind === "th") made.scope = line.parentNode.tagName === "THEAD" ? "col" : "row";
     if (number) made.className = "n";
+    else if (text.length > 20) made.className = "long";
     made.append(text);
     line.appendChild(made);
     return made;
