@@ -24,7 +24,7 @@ ENDS = "--source payer --target payee"
 NODES = "--nodes accounts.csv --id account"
 OPTIONS = {
     "--source": "payer", "--target": "payee", "--weight": "amount", "--delimiter": ",", "--decimal": ".",
-    "--encoding": "utf-8", "--duplicates": "max",
+    "--encoding": "utf-8", "--duplicates": "max", "--time": "note",
 }  # fmt: skip
 OF_NODES = {
     "--nodes": "accounts.csv", "--id": "account", "--label": "fraud", "--features": "age", "--split-column": "part"
@@ -54,6 +54,14 @@ WRONG = [
     f"{ENDS} --encoding ''",
     f"{ENDS} --duplicates mean",
     f"{ENDS} --no-header",
+    f"{ENDS} --before 2024-01-01",
+    f"{ENDS} --time nowhere",
+    f"{ENDS} --time payer",
+    f"{ENDS} --time ''",
+    f"{ENDS} --time note --before soon",
+    f"{ENDS} --time note --before 2024-01-01",
+    f"{ENDS} --time amount --before 2024-01-01",
+    f"{ENDS} --time note --before 7",
 ]
 WRONG_OF_NODES = [
     "--nodes nowhere.csv",
