@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from garnet.cli.console import printable
+
 if TYPE_CHECKING:
     from garnet.training.verdict import Verdict
 
@@ -34,28 +36,29 @@ def lines(facts: dict[str, Any], *, test: bool = True) -> list[tuple[str, str]]:
     """The same in names and words, the headline first.
 
     Args:
-        facts: of `figures`.
+        facts: of `figures`, and `classes`, what they are called.
         test: whether they are of test nodes, which the first lines then say.
     """
     count, where = len(facts["accuracy"]["seeds"]), "test " if test else ""
-    models = f", {count} seeds" if test else ""
+    models = f", {count} seed{'' if count == 1 else 's'}" if test else ""
+    called = [printable(name) for name in facts["classes"]]
     shown = {
         "accuracy": f"{_percent(facts['accuracy'])}{models}",
         "balanced accuracy": f"{_percent(facts['balanced_accuracy'])}{models}",
     }
     if facts["headline"] != "accuracy":
-        shown["accuracy"] += f"; always saying {facts['largest']} has {facts['always_largest']:.1%}"
+        shown["accuracy"] += f"; always saying {called[facts['largest']]} has {facts['always_largest']:.1%}"
     headline = facts["headline"]
     first = [(f"{where}{name}", shown[name]) for name in sorted(shown, key=lambda name: (name != headline, name))]
     positive = facts["positive"]
-    of = ", mean over classes" if positive is None else f" of class {positive}"
+    of = ", mean over classes" if positive is None else f" of class {called[positive]}"
     chance = "" if positive is None else f"; chance is {facts['judged'][positive] / sum(facts['judged']):.3f}"
     return [
         *first,
         (f"F1{of}", _number(facts["f1"])),
         ("AUC" if positive is not None else f"AUC{of}", f"{_number(facts['auc'])}; chance is 0.5"),
         (f"average precision{of}", f"{_number(facts['average_precision'])}{chance}"),
-        ("recall of each class", _recalls(facts["recall"])),
+        ("recall of each class", _recalls(facts["recall"], called)),
     ]
 
 
@@ -93,9 +96,9 @@ def _number(figure: dict[str, Any]) -> str:
     return "-" if figure["mean"] is None else f"{figure['mean']:.3f}{spread}"
 
 
-def _recalls(shares: Sequence[float | None]) -> str:
+def _recalls(shares: Sequence[float | None], called: Sequence[str]) -> str:
     """Those of few classes in their order, of many the least."""
     known = {one: share for one, share in enumerate(shares) if share is not None}
     order = list(known) if len(known) <= _MOST_CLASSES else sorted(known, key=lambda one: known[one])
-    said = ", ".join(f"{one}: {known[one]:.0%}" for one in order[:_MOST_CLASSES])
+    said = ", ".join(f"{called[one]}: {known[one]:.0%}" for one in order[:_MOST_CLASSES])
     return said if len(known) <= _MOST_CLASSES else f"{said}, and more in {len(known) - _MOST_CLASSES} others"

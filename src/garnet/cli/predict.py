@@ -93,6 +93,7 @@ def _facts(answers: Predictor) -> dict[str, Any]:
     counts = np.bincount(answers.predictions(), minlength=answers.scores.shape[1])
     return {
         "nodes": len(answers.scores),
+        "classes": answers.class_names.tolist(),
         "predicted": {str(answers.class_names[one]): count for one, count in enumerate(counts.tolist())},
         "judged_on": _judged(answers)[0],
     }
