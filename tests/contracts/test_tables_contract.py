@@ -85,7 +85,10 @@ WRONG_OF_NODES = [
     f"{NODES} --split-column fraud",
     f"{NODES} --features endless",
 ]
-READ_NODES = [name for name in COMMANDS if name != "judge"]
+USUAL = ("purify", "judge", "info")
+EVERY = [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+"""All commands share the code; those that are not among the usual are slow tests."""
+READ_NODES = [name for name in EVERY if name != "judge"]
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +134,7 @@ def words(options):
     return [word.strip("'") for word in options.split()]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("options", WRONG)
 def test_what_is_wrongly_said_of_edges_is_refused(refused, name, options):
     refused(name, *words(options))
@@ -143,7 +146,7 @@ def test_what_is_wrongly_said_of_nodes_is_refused(refused, name, options):
     refused(name, *words(ENDS), *words(options))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("option", OPTIONS | OF_NODES)
 def test_an_option_without_its_value_is_refused(refused, name, option):
     refused(name, *words(ENDS), option)
@@ -157,7 +160,7 @@ def test_an_option_that_is_given_twice_is_refused(refused, name, option):
     assert option in said
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_column_that_is_there_twice_is_refused(refused, name):
     assert "2 columns of the name" in refused(name, *words(ENDS), table="twice.csv")
 
