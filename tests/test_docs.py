@@ -146,7 +146,13 @@ def small():
     return as_graph(graph, split=random_split(graph.labels, train=0.2, val=0.2, seed=0))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
+def followed(page):
+    """A page as a parameter; those that attack, train for long or need many processes are slow tests."""
+    slow = page.parent.name == "howto" and page.stem in ("attack", "cluster", "leave-it-on", "my-model", "stress")
+    return pytest.param(page, id=str(page.relative_to(ROOT).with_suffix("")), marks=pytest.mark.slow if slow else ())
+
+
+@pytest.mark.parametrize("page", [followed(page) for page in PAGES])
 def test_the_blocks_of_a_page_run(page, command, capsys, monkeypatch, tmp_path, small):
     todo = list(blocks(page))
     monkeypatch.chdir(tmp_path)

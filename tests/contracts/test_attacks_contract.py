@@ -248,7 +248,10 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in ("no edges", "few labels") else pytest.param(kind, marks=pytest.mark.slow) for kind in STRANGE],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_graphs_give_a_perturbation_or_one_sentence(name, kind):
     attack, graph = built(name), STRANGE[kind]

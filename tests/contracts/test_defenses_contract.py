@@ -182,6 +182,7 @@ DENSE = ("tsvd", "prognn")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in DENSE])
+@pytest.mark.slow
 def test_no_matrix_of_all_pairs(name):
     n = 9_000
     graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)
@@ -196,6 +197,7 @@ def test_no_matrix_of_all_pairs(name):
 
 
 @pytest.mark.parametrize("name", [name for name in BACKBONES.names() if name not in COMPARE_FEATURES])
+@pytest.mark.slow
 def test_numbers_of_nodes_are_no_matrix_of_all_pairs(name):
     n = 9_000
     graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)

@@ -94,6 +94,7 @@ def compared():
 
 
 @pytest.mark.parametrize("name", ["cora", "drawn", "small"])
+@pytest.mark.slow
 def test_threads_and_hash_seeds_leave_no_trace_in_the_graph(name):
     first = outcome(PURIFY, "1", name, compared(), threads=1, hash_seed=0)
     assert outcome(PURIFY, "2", name, compared(), threads=2, hash_seed=1) == first

@@ -182,6 +182,7 @@ def taken(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_what_is_taken_works(kind):
     (victim,) = train(LinearGCN(), GRAPH, training=BRIEF)
     require_work((objects[place % len(objects)] for place, objects in enumerate(taken(kind))), victim)

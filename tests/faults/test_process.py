@@ -257,6 +257,7 @@ def test_a_call_leaves_the_process_as_it_was(name, graph, unchanged):
 
 
 @pytest.mark.parametrize("name", FAILING)
+@pytest.mark.slow
 def test_a_call_that_fails_leaves_the_process_as_it_was(name, graph, unchanged):
     call, raised = FAILING[name]
     unchanged(lambda folder: call(graph, folder), raised)
@@ -279,7 +280,12 @@ def written(folder, ending):
     return path
 
 
-@pytest.mark.parametrize("ending", [".npz", ".csv", ".csv.gz", ".tsv", ".mtx", ".edges", ".pt", ".parquet"])
+RARE = (".csv.gz", ".tsv", ".edges", ".pt")
+
+
+@pytest.mark.parametrize(
+    "ending", [".npz", ".csv", ".mtx", ".parquet", *(pytest.param(one, marks=pytest.mark.slow) for one in RARE)]
+)
 def test_a_reader_leaves_the_process_as_it_was_also_with_a_broken_file(ending, tmp_path, unchanged):
     path = written(tmp_path, ending)
     unchanged(lambda _: load_graph(path))

@@ -159,6 +159,7 @@ def require_same(found, expected):
         assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_with_cells_tiles_find_what_memory_finds_of_the_same_points(large, in_memory):
     embedding, expected = in_memory
     require_same(found_in_tiles(OnDisk(memory="2GB", parts=3), large, embedding), expected)
@@ -175,6 +176,7 @@ def test_with_cells_a_cluster_finds_what_tiles_find_of_the_same_points(large, in
         assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_with_cells_the_whole_way_on_disk_agrees_with_that_in_memory(large, in_memory):
     found = MANY.purify(large, place=OnDisk(memory="2GB", parts=3, solver=SOLVER))
     assert found.probes >= 1

@@ -7,7 +7,14 @@ import pytest
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+USUAL = "my_attack"
+"""The other examples run with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.stem, marks=() if path.stem == USUAL else pytest.mark.slow) for path in EXAMPLES],
+)
 def test_example_runs(example):
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -40,6 +40,7 @@ def evaded(defense, predictor, graph, perturbation):
     ],
     ids=["garnet", "share", "jaccard", "tsvd", "committee"],
 )
+@pytest.mark.slow
 def test_who_knows_the_defence_does_more_harm_than_who_does_not(defense, graph):
     predictor = defense.fit(graph, seed=0)
     tried = [attack(defense), attack(defense, way="open", start="blind")]

@@ -113,6 +113,7 @@ class StopAfter:
 
 
 @pytest.mark.parametrize("changes", [3, 8, 10, 13])
+@pytest.mark.slow
 def test_it_goes_on_anywhere_within_a_chunk(blocks, changes):
     attack = AdaptiveMetattack(chunk=8, stride=3, mix=0.4)
     whole = attack(blocks, budget="16", seed=1)

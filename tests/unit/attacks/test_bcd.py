@@ -198,6 +198,7 @@ def test_greedy_flips_are_those_of_pytorch_geometric_where_blocks_hold_all_pairs
     ],
     ids=["prbcd", "grbcd"],
 )
+@pytest.mark.slow
 def test_as_strong_as_the_attacks_of_pytorch_geometric(graph, victim, mine, theirs, options):
     found, others = (
         np.array([loss_on(victim, made(seed).apply(graph)) for seed in range(4)])

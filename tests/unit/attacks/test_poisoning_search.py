@@ -73,6 +73,7 @@ def test_it_returns_what_did_most_harm_of_all_it_has_trained_on(graph):
     assert wrong_when_trained(graph, made) == pytest.approx(max(tried))
 
 
+@pytest.mark.slow
 def test_flips_that_were_made_for_training_do_more_harm_to_it(graph):
     search = {"queries": 120, "defense": Counting()}
     harm = [

@@ -92,6 +92,7 @@ def targets(graph, victim):
 
 
 @pytest.mark.parametrize("knows", [False, True], ids=["surrogate", "distilled"])
+@pytest.mark.slow
 def test_with_as_many_flips_as_edges_most_targets_fall(graph, victim, targets, knows):
     fallen = 0
     for target in targets:

@@ -85,6 +85,7 @@ def test_what_is_not_there_is_said(command):
     assert (status, "Cannot write small.toml/records.jsonl" in err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_to_the_same_figures(command, tmp_path):
     study = STUDY.replace("[[cells]]", "[[cells]]\nsplit = ['random', 'random-0.2-0.1', 'random-0.3-0.1']", 1)
     (tmp_path / "killed.toml").write_text(study.replace("epochs = 3", "epochs = 30\npatience = 'none'"))

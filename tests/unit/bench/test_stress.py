@@ -207,6 +207,7 @@ def test_what_comes_after_training_is_no_attack_on_what_learns_of_one_graph(grap
         stress(graph, OfOneGraph(), budgets=["5%"], attacks=["query-search"], seeds=1)
 
 
+@pytest.mark.slow
 def test_what_is_recorded_is_not_run_again_and_can_be_made_again(graph, tmp_path):
     path = tmp_path / "s.jsonl"
     whole = stress(graph, plain(), **QUICK, path=path)
@@ -242,6 +243,7 @@ def test_what_is_recorded_is_not_run_again_and_can_be_made_again(graph, tmp_path
     assert len(batteries(read_records(path)[0])) == 2
 
 
+@pytest.mark.slow
 def test_a_defence_that_can_be_evaded_at_last_is_evaded(graph, tmp_path, monkeypatch):
     path = tmp_path / "s.jsonl"
     before = stress(graph, Learning(), **QUICK, path=path)
@@ -286,6 +288,7 @@ def test_only_a_defence_that_learns_on_one_graph_is_spared_evasion(graph):
 
 
 @pytest.mark.parametrize("where", ["dice 5%, seed 0", "dice 20%, seed 1", "random 20%, seed 0"])
+@pytest.mark.slow
 def test_a_stop_within_an_attempt_ends_the_run_and_the_attempt_is_made_again(graph, tmp_path, where):
     path = tmp_path / "s.jsonl"
 

@@ -124,6 +124,7 @@ def test_a_battery_of_which_everything_failed_is_not_said_to_be_beyond_evasion(f
     assert "one graph only" in command("bench", "show", "s.jsonl")[1]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_and_does_nothing_twice(folder):
     line = [sys.executable, "-m", "garnet", "stress", "graph.npz", *map(str, QUICK), "-o", "s.jsonl"]
     options = {"cwd": folder, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stderr": subprocess.DEVNULL}

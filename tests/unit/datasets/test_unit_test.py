@@ -267,6 +267,7 @@ def table_of(out, graph, scenario):
     return {label: entries for label, *entries in rows}
 
 
+@pytest.mark.slow
 def test_the_study_finds_the_worst_source_of_each_budget(command, data):
     write(data)
     status, out, err = command("run", "unit-test", "--defense", "none")
@@ -310,6 +311,7 @@ def test_edges_do_not_matter_to_a_model_that_reads_none(command, data):
     assert rows["0"][0].startswith(rows["mean"][0])
 
 
+@pytest.mark.slow
 def test_a_defence_that_cannot_be_evaded_says_so_and_poisons_all_the_same(command, data):
     write(data, without=["citeseer"])
     status, out, _ = command("run", "unit-test", "--defense", "prognn", "--defense", "none", "--seeds", "2")

@@ -94,6 +94,7 @@ def test_attacks_follow_from_the_seed():
     assert not torch.equal(first.logits(), plain.logits())
 
 
+@pytest.mark.slow
 def test_a_model_trained_so_is_harder_to_evade():
     attack, plain, robust = PRBCD(block_size=5_000, steps=20, fine_steps=5, samples=0), [], []
     defense = AdversarialTraining(

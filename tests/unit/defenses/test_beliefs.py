@@ -94,6 +94,7 @@ def test_neighbours_of_other_classes_tell_as_much_as_those_of_the_same():
     assert fitted.accuracy() > without.accuracy() + 0.05
 
 
+@pytest.mark.slow
 def test_more_caution_never_believes_edges_more(cora):
     strengths = [
         QUICK.votes(replace(QUICK, caution=caution, leeway=100.0).fit(cora, seed=0)).strength

@@ -53,6 +53,7 @@ print(json.dumps([peak_memory() - before, len(ranked)]))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process from /proc")
+@pytest.mark.slow
 def test_ranking_many_cells_takes_no_matrix_of_them():
     done = subprocess.run([sys.executable, "-c", RANKING], capture_output=True, text=True, check=True, timeout=120)
     taken, cells = json.loads(done.stdout)

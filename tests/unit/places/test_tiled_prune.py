@@ -182,6 +182,7 @@ PLANTED_RULES = {
 
 @pytest.mark.parametrize("name", ["weighted", "lonely", "attacked"])
 @pytest.mark.parametrize("rule", PLANTED_RULES)
+@pytest.mark.slow
 def test_every_rule_gives_what_it_gives_in_memory_where_edges_are_planted(tmp_path, name, rule):
     with twins(replace(PLANTED, **PLANTED_RULES[rule]), GRAPHS[name], 3, tmp_path) as both:
         both.require_same(both.prune())
@@ -200,6 +201,7 @@ def test_a_graph_with_edges_enough_is_given_none(tmp_path, weight, weighted):
 
 
 @pytest.mark.parametrize("method", [replace(SMALL, score="signed"), PLANTED], ids=["classic", "planted"])
+@pytest.mark.slow
 def test_tasks_may_be_done_in_other_processes_twice_and_in_any_order(tmp_path, method):
     with twins(method, ATTACKED, 3, tmp_path) as both, ProcessPoolExecutor(2, get_context("spawn")) as pool:
 

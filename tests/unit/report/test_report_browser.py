@@ -234,6 +234,7 @@ def test_nodes_are_drawn_apart_and_inside(visit):
 
 
 @pytest.mark.parametrize(("small", "large"), [("result.html", "large.html"), ("star.html", "large-star.html")])
+@pytest.mark.slow
 def test_a_node_looks_the_same_whether_the_graph_is_there_as_a_whole_or_in_parts(visit, small, large):
     whole, parts = visit(small), visit(large)
     for node in [0, 1, 7, 11, 29]:

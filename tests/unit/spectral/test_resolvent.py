@@ -57,6 +57,7 @@ def test_eigenvectors_move_by_it(matrix):
     torch.testing.assert_close(moved @ vectors.T + vectors @ moved.T, expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_gradients_flow_to_the_block(matrix):
     values, vectors = leading(matrix, 4, "magnitude")
     block = torch.randn(120, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)

@@ -94,6 +94,7 @@ HARD = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("graph", HARD.values(), ids=HARD)
+@pytest.mark.slow
 def test_matrices_of_low_rank_and_with_many_equal_eigenvalues(graph, end):
     matrix = normalized_adjacency(graph)
     spectrum = Chebyshev()(matrix, 50, end=end, seed=0, device="cpu")

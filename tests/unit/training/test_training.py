@@ -271,6 +271,7 @@ def test_a_fanout_as_large_as_the_graph_draws_the_whole_neighbourhood():
 
 
 @pytest.mark.parametrize("backbone", [*BATCHED, SAGE], ids=lambda one: type(one).__name__)
+@pytest.mark.slow
 def test_batches_teach_as_well_as_the_whole_graph(graph, backbone):
     in_batches = Training(epochs=20, batch_size=8, fanout=(8, 8))
     accuracy = np.mean([one.accuracy() for one in train(backbone, graph, seeds=(0, 1), training=in_batches)])

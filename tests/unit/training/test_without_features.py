@@ -53,6 +53,7 @@ def test_two_blocks_are_learnt_after_purifying(graph):
 
 @pytest.mark.parametrize("training", [QUICK, replace(QUICK, batch_size=16)], ids=["whole", "batches"])
 @pytest.mark.parametrize("backbone", [*ALL, SAGE], ids=[*NAMES, "module"])
+@pytest.mark.slow
 def test_it_is_as_if_the_identity_had_been_given(graph, backbone, training):
     if training.batch_size is not None and getattr(backbone, "whole_graph", False):
         pytest.skip("it looks at the whole graph at once")
