@@ -34,7 +34,8 @@ def arrow_columns(
     if any(mark in text for mark in (b'"', b"#", b"%", b"\0")) or text.count(b"\r") != text.count(b"\r\n"):
         return None
     # Arrow holds the rows to the first of them alone.
-    if any(line.count(table.delimiter.encode()) != table.layout.width - 1 for line in text.split(b"\n", 2)[:2]):
+    begun = text[: text.find(b"\n", text.find(b"\n") + 1)]
+    if any(line.count(table.delimiter.encode()) != table.layout.width - 1 for line in begun.split(b"\n")):
         return None
     try:
         arrow, csv = import_module("pyarrow"), import_module("pyarrow.csv")
