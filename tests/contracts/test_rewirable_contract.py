@@ -110,6 +110,7 @@ def test_derivatives_by_the_weights_are_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_gradients_of_a_trained_model_arrive_at_many_candidates_without_a_matrix_of_all_pairs(name):
     n = 3_000
     graph = contextual_block_model(n, classes=2, mean_degree=4, features=8)

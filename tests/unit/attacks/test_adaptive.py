@@ -53,6 +53,7 @@ def test_a_defence_computes_where_it_or_its_model_was_told_to(defense, device):
 )
 @pytest.mark.parametrize("purifier", [None, GARNET(rank=12)], ids=["bare", "purified"])
 @pytest.mark.parametrize("kind", [*SEARCHES, *BY_GRADIENT])
+@pytest.mark.slow
 def test_a_model_of_the_features_alone_is_attacked_in_vain(graph, kind, purifier, call):
     defense = Purified(purifier, MLP(hidden=8), QUICK)
     attack = kind(defense=defense, **({"queries": 4} if kind in SEARCHES else {"rounds": 3}))

@@ -221,7 +221,10 @@ def accuracy(graph):
 PAPER = {"loss": "cross-entropy", "given_up": 0.0, "unit_rows": False, "hidden": 16, "steps": 100}
 
 
-@pytest.mark.parametrize("parameters", [{}, PAPER, {"approx": True}, {"surrogate": GCN(hidden=16)}])
+SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in (PAPER, {"surrogate": GCN(hidden=16)})]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"approx": True}, *SLOW])
 def test_it_hurts_more_than_chance(community, parameters):
     attack = Metattack(**parameters)(community, budget="20%")
     chance = Random()(community, budget="20%")

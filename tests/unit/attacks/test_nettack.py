@@ -432,6 +432,7 @@ def test_a_word_is_plausible_by_more_than_half_of_the_largest_chance():
     ],
     ids=["direct", "independent", "words", "indirect", "words only"],
 )
+@pytest.mark.slow
 def test_an_attack_that_was_stopped_goes_on_as_if_it_had_not_been(attack):
     graph = small(6, n=30, words=20, density=0.1)
     call = {"budget": Budget.per_target(4), "targets": [2, 9, 17], "seed": 3}

@@ -330,6 +330,7 @@ def test_ctrl_c_before_the_first_change_writes_nothing(long_attack, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+@pytest.mark.slow
 def test_a_second_ctrl_c_aborts_and_leaves_no_half_written_file(long_attack, tmp_path):
     running = long_attack("--set", "at_once=125", "--surrogate", "gprgnn")
     running.read_until("train the surrogate")

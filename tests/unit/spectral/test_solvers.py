@@ -37,7 +37,7 @@ def leading(values, end, rank):
         graph_matrix(),
         graph_matrix(homophily=0.05, classes=2),
         block_model(700, mean_degree=6, seed=5).adjacency.astype(np.float64),
-        normalized_adjacency(cora(), tau=4.0),
+        pytest.param(normalized_adjacency(cora(), tau=4.0), marks=pytest.mark.slow),
     ],
     ids=["homophilic", "nearly bipartite", "not normalised", "cora regularised"],
 )

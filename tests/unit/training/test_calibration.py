@@ -22,6 +22,7 @@ def test_one_node_and_none():
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
+@pytest.mark.slow
 def test_the_temperature_undoes_a_scale(scale):
     generator = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(100_000, 4, generator=generator)

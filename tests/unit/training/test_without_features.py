@@ -126,6 +126,7 @@ def test_what_compares_no_features_needs_none(graph):
 @pytest.mark.parametrize(
     "defense", [Purified(None), Purified(GARNET()), TSVD(rank=10), RUNG()], ids=["none", "garnet", "tsvd", "rung"]
 )
+@pytest.mark.slow
 def test_polblogs(data_folder, monkeypatch, defense):
     if not (data_folder / "polblogs").is_dir():
         pytest.skip(f"no polblogs in {data_folder}")
