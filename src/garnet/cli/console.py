@@ -29,7 +29,8 @@ err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx (with .gz too), .pt, OGB's folder, or a name such as cora."
+        help="A graph: .npz, .csv, .tsv, .txt, .edges, .parquet, .mtx, .graphml, .gexf, .gml, .json (text with .gz, "
+        "too), .pt, OGB's folder, or a name such as cora."
     ),
 ]
 Symmetrize = Annotated[bool, typer.Option("--symmetrize", help="Accept a directed graph; keep each edge both ways.")]
