@@ -19,6 +19,7 @@ from garnet.graph.budget import Budget
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.perturbation import Entries, Perturbation
 from garnet.io.arrays import as_array
+from garnet.linalg.threads import sharing
 from garnet.parameters import require_device, require_parameters, require_seed
 from garnet.progress import Progress, Step, Stop
 from garnet.registry import ATTACKS
@@ -162,7 +163,8 @@ class Attack(ABC):
             changes.take(resume.edges)
             changes.take(resume.entries)
             task = replace(task, done=changes.edges, done_entries=changes.entries)
-        complete = self._collect(task, changes)
+        with sharing(graph):
+            complete = self._collect(task, changes)
         if (graph.fingerprint, self._digest(task)) != (fingerprint, provenance["inputs"]):
             raise AttackError(f"The attack {self.name} changed the graph or the victim it was given.")
         return Perturbation.of(graph, changes.edges, changes.entries, complete=complete, **provenance)

@@ -25,6 +25,7 @@ from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
 from garnet.io.frames import data_frame
 from garnet.io.table_file import save_table
+from garnet.linalg.threads import sharing
 from garnet.parameters import Seed, require_arguments, require_device
 from garnet.progress import Clock, Progress, Stage
 from garnet.purify.calibration import WEAK, Doubt, Evidence, learn
@@ -292,7 +293,12 @@ def audit(
         raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
     told = confirmed is not None or refuted is not None
     judged = judgement(graph, confirmed, refuted) if told else None
-    clock = Clock(progress)
+    with sharing(graph):
+        return _audited(graph, judged, seed, device, Clock(progress))
+
+
+def _audited(graph: Graph, judged: Judged | None, seed: int, device: str, clock: Clock) -> Audit:
+    """What `audit` does once all is checked."""
     with clock("reasons"):
         features = unit_features(graph, seed=seed, device=device)
         reasons = reasons_of(graph, features, seed=seed, device=device, places=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph
+from garnet.linalg.dense import stacked
 from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.sparse import SparseMatrix
 
@@ -170,7 +171,7 @@ class Features:
         matrix = self.stored()
         if isinstance(matrix, SparseMatrix):
             return matrix.each(noise.mask(tuple(matrix.values.shape), rate), weight)
-        return torch.bmm(matrix * noise.mask(tuple(matrix.shape), rate), weight)
+        return stacked(matrix * noise.mask(tuple(matrix.shape), rate), weight)
 
     def stored(self) -> Tensor | SparseMatrix:
         """The matrix, for what takes more than products with it."""
@@ -231,27 +232,7 @@ def propagate(matrix: LinearMap, hidden: Tensor) -> Tensor:
 
 def linear(hidden: Tensor, weight: Tensor) -> Tensor:
     """Activations (S, n, f) times weights (S, f, c)."""
-    if hidden.device.type != "cpu" or weight.shape[2] > _NARROW:
-        return torch.bmm(hidden, weight)
-    return _narrow_product(hidden, weight)
-
-
-class _Narrow(torch.autograd.Function):
-    """The same product, arranged so that a CPU's library takes half the time for a few columns."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(hidden, weight)
-        return torch.bmm(weight.mT, hidden.mT).mT
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, weight = ctx.saved_tensors
-        return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, hidden).mT
-
-
-# Torch leaves `apply` without types.
-_narrow_product: Callable[[Tensor, Tensor], Tensor] = _Narrow.apply
+    return stacked(hidden, weight)
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:

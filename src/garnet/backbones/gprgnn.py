@@ -52,7 +52,8 @@ class GPRGNN(Checked):
         """(S, n, classes) of the same filter with another convolution, whose layers are the hops."""
         before = self._perceptron.logits(parameters, features, noise)
         hidden = dropout(before, self.dropout, noise)
-        coefficients = parameters["coefficients"][:, :, None, None]
+        # Once a class: the gradient is then a sum over nodes for each, which threads divide among them by classes.
+        coefficients = parameters["coefficients"][:, :, None, None].expand(-1, -1, 1, hidden.shape[2])
         filtered = coefficients[:, 0] * hidden
         for hop in range(1, self.hops + 1):
             hidden = convolve(hidden, hop - 1, before)

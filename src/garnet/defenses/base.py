@@ -14,6 +14,7 @@ from garnet.attacks.models import EdgeFunction, EdgeModel
 from garnet.backbones.base import Noise, Parameters
 from garnet.errors import GraphError
 from garnet.graph.graph import Graph, as_graph
+from garnet.linalg.threads import sharing
 from garnet.parameters import Device, require_device, require_parameters, require_seeds
 from garnet.progress import Progress
 from garnet.purify.relaxed import View, Way, as_it_is
@@ -69,7 +70,8 @@ class Defense(ABC):
         require_trainable(graph)
         require_seeds(seeds)
         require_device(getattr(self, "device", None) or "cpu", type(self).__name__)
-        return self._fit(graph, seeds, progress)
+        with sharing(graph):
+            return self._fit(graph, seeds, progress)
 
     @final
     def predict(self, predictor: Predictor, graph: Any) -> Predictor:
@@ -85,7 +87,9 @@ class Defense(ABC):
         Raises:
             GraphError: it is no graph, or does not fit the model; or what was learnt serves one graph only.
         """
-        return self._predict(predictor, as_graph(graph))
+        graph = as_graph(graph)
+        with sharing(graph):
+            return self._predict(predictor, graph)
 
     def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
         """See `predict`; a defence that does anything to a graph before its model reads it does so here."""

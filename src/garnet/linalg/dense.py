@@ -7,20 +7,21 @@ as many are made at a time as torch has threads.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import cache
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from garnet.linalg.threads import crew, has_mkl, one_thread, share
 
 T = TypeVar("T")
 
 _PIECE = 1 << 26
 """Multiplications of a piece: a millisecond's work."""
+
+_NARROW = 32
+"""Columns of a product up to which its transpose is faster."""
 
 _FEWEST = 64
 """Rows of a piece at least: a product with few is slow."""
@@ -47,61 +48,86 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
     return total
 
 
+def stacked(left: Tensor, right: Tensor) -> Tensor:
+    """(S, n, c), the products of S pairs of matrices, (S, n, f) and (S, f, c); gradients flow to both."""
+    return _stacked(left, right) if left.device.type == "cpu" else torch.bmm(left, right)
+
+
+class _Stacked(torch.autograd.Function):
+    """As `torch.bmm`, where matrices on the left have many rows."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        if _is_one_piece(left, right):
+            with one_thread():
+                # For a few columns a CPU's library takes half the time this way round.
+                return torch.bmm(right.mT, left.mT).mT if right.shape[2] <= _NARROW else torch.bmm(left, right)
+        return torch.stack([product(one, other) for one, other in zip(left, right, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        left, right = ctx.saved_tensors
+        to_left, to_right = ctx.needs_input_grad
+        return _stacked(gradient, right.mT) if to_left else None, _inners(left, gradient) if to_right else None
+
+
+class _Inners(torch.autograd.Function):
+    """A^T B of S pairs of matrices, (S, n, f) and (S, n, c), in their own precision."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        if _is_one_piece(left, right.mT):
+            with one_thread():
+                return torch.bmm(right.mT, left).mT
+        return torch.stack([inner(one, other).to(one) for one, other in zip(left, right, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        left, right = ctx.saved_tensors
+        to_left, to_right = ctx.needs_input_grad
+        return _stacked(right, gradient.mT) if to_left else None, _stacked(left, gradient) if to_right else None
+
+
+# Torch leaves `apply` without types.
+_stacked: Callable[[Tensor, Tensor], Tensor] = _Stacked.apply
+_inners: Callable[[Tensor, Tensor], Tensor] = _Inners.apply
+
+
+def _is_one_piece(left: Tensor, right: Tensor) -> bool:
+    """Whether so little is to be multiplied that one thread does it all."""
+    return left.numel() * right.shape[2] <= _PIECE
+
+
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues of a symmetric matrix, the smallest first, and its eigenvectors."""
-    with _one_thread():
+    with one_thread():
         values, vectors = torch.linalg.eigh(matrix)
     return values, vectors
 
 
 def eigvalsh(matrix: Tensor) -> Tensor:
     """Eigenvalues of a symmetric matrix, the smallest first."""
-    with _one_thread():
+    with one_thread():
         values: Tensor = torch.linalg.eigvalsh(matrix)
     return values
 
 
 def _each(work: Callable[[slice], T], left: Tensor, width: int) -> list[T]:
     """What `work` makes of the rows of each piece, in order; `width` is what a row costs."""
-    if left.is_cuda or _thread_limit() is None:
+    share()
+    if left.is_cuda or not has_mkl():
         return [work(slice(0, len(left)))]
     rows = max(_FEWEST, _PIECE // max(1, width))
     pieces = [slice(start, start + rows) for start in range(0, len(left), rows)]
 
     def alone(some: slice) -> T:
-        with _one_thread():
+        with one_thread():
             return work(some)
 
     workers = min(len(pieces), torch.get_num_threads())
     if workers <= 1:
         return [alone(some) for some in pieces]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(alone, pieces))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Have MKL work with one thread.
-
-    The setting is one of the calling thread alone, and is put back; `torch.set_num_threads` would also reach threads
-    that start meanwhile. Without MKL nothing is done, and last bits may differ.
-    """
-    limit = _thread_limit()
-    if limit is None:
-        yield
-        return
-    torch.get_num_threads()  # has torch set up this thread now, or it would do so below and lift the limit
-    before = limit(1)
-    try:
-        yield
-    finally:
-        limit(before)
-
-
-@cache
-def _thread_limit() -> Callable[[int], int] | None:
-    """MKL's function that sets the calling thread's limit and gives the one before; None if torch has no MKL."""
-    with suppress(AttributeError, OSError):
-        limit: Callable[[int], int] = ctypes.CDLL(torch._C.__file__).MKL_Set_Num_Threads_Local
-        return limit
-    return None
+    with crew(workers) as pool:
+        return list(pool.map(work, pieces))

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from garnet.errors import warnings_are
+from garnet.linalg.threads import share
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class SparseRows:
         five times faster.
         """
         if block.device.type == "cpu":
+            share()
             return embedding_bag(
                 self.columns, block.contiguous(), self.starts, mode="sum", per_sample_weights=self.values,
                 include_last_offset=True,

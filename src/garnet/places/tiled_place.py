@@ -23,6 +23,7 @@ from garnet.io.journal import Journal, Resumable
 from garnet.io.publish import publish_folder
 from garnet.io.scratch import Scratch, forget
 from garnet.io.targets import require_folder, require_scratch
+from garnet.linalg.threads import sharing
 from garnet.machine import __version__
 from garnet.parameters import Count, require_parameters
 from garnet.places.build import build_tiles
@@ -77,7 +78,7 @@ class TiledPlace:
         """See `Place`."""
         source = source_of(graph, symmetrize=symmetrize)
         task = Task(place=self, method=method, source=source, symmetrize=symmetrize, progress=progress)
-        with task.open() as work:
+        with sharing(), task.open() as work:
             yield work
 
     def run(self) -> Run:

@@ -12,6 +12,7 @@ from garnet.graph.edges import contains
 from garnet.graph.graph import Graph, as_graph
 from garnet.graph.sides import warn_of_sides
 from garnet.io.pyg_data import are_graphs, is_pyg
+from garnet.linalg.threads import sharing
 from garnet.parameters import require_device, require_parameters
 from garnet.progress import Progress, Stage
 from garnet.purify.relaxed import Frozen, Relaxed, Way
@@ -103,7 +104,8 @@ class Purifier(ABC):
             name = type(self).__name__
             raise GraphError(f"The graph has no features, and {name} {self.needs_features}; give it some.")
         require_device(device, type(self).__name__)
-        cleaned = self._purify(graph, progress=progress)
+        with sharing(graph):
+            cleaned = self._purify(graph, progress=progress)
         if graph.sides is not None:
             _require_sides(type(self).__name__, graph, cleaned)
         else:

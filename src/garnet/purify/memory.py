@@ -19,6 +19,7 @@ from garnet.graph.sides import warn_of_sides
 from garnet.linalg.common_neighbors import shared_neighbors
 from garnet.linalg.device_graph import Resident, joined, restricted
 from garnet.linalg.edge_products import inner_products
+from garnet.linalg.threads import sharing
 from garnet.neighbors.search import Search, across, choose_neighbors, named_search, union
 from garnet.parameters import Device, require_device, require_parameters
 from garnet.progress import Clock, Progress
@@ -68,7 +69,8 @@ class InMemory:
         """See `Place`."""
         graph = as_graph(graph, symmetrize=symmetrize)
         require_device(self.device, "InMemory")
-        yield GraphInMemory(graph, self, method, Clock(progress))
+        with sharing(graph):
+            yield GraphInMemory(graph, self, method, Clock(progress))
 
 
 class ScoredEdges(NamedTuple):

@@ -13,6 +13,7 @@ from torch import Tensor
 from garnet.backbones.base import BUFFER, Backbone, Inputs, Noise, Parameters, Penalized, initial_parameters
 from garnet.errors import ParameterError
 from garnet.graph.graph import Graph, as_graph
+from garnet.linalg.threads import sharing
 from garnet.parameters import (
     LATER,
     Checked,
@@ -125,7 +126,7 @@ def train(
     if training.batch_size is None and torch.device(device).type == "cpu":
         together = max(1, _NODES_TOGETHER // graph.num_nodes)
     clock, course = Clock(None), Course(backbone, graph, training, device, progress)
-    with clock("train"):
+    with sharing(graph), clock("train"):
         whole = backbone.prepare(graph, device) if inputs is None else inputs
         predictors = course.predictors(seeds, course.plain_epochs(whole), whole, together=together)
     return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)

@@ -24,6 +24,7 @@ from garnet.graph.provenance import Provenance
 from garnet.io.archive import described
 from garnet.io.atomic import atomic_path
 from garnet.io.npz import write_npz
+from garnet.linalg.threads import sharing
 from garnet.parameters import require_device
 from garnet.progress import Stage, seconds_of
 from garnet.training import metrics
@@ -190,7 +191,7 @@ class Predictor:
         stacked = {name: value[None].to(device) for name, value in self.parameters.items()}
         votes = None
         try:
-            with torch.no_grad():
+            with sharing(graph), torch.no_grad():
                 inputs = backbone.prepare(graph, device)
                 if isinstance(backbone, Voting):
                     scores, votes = backbone.decide(stacked, inputs)

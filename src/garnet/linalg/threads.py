@@ -1,0 +1,154 @@
+"""How many threads a call works with: as many as there are processors left for it, and one where there is little to do.
+
+Torch cuts a loop into as many equal parts as it has threads, and waits for the last. Where another program wants a
+processor, too, that is the part whose thread has been put aside: a loop of fifty microseconds takes milliseconds, and
+there are thousands of loops. One thread fewer is then several times faster. On a small graph it is so on an idle
+machine, too: the threads take longer to wake up than the loop takes.
+
+The numbers are the calling thread's own and are put back: other threads of the process keep theirs. The libraries that
+torch brings are asked by name, since `torch.set_num_threads` would reach all threads. Results do not depend on any of
+it: `garnet.linalg.dense` divides its work by shape alone, and of MKL only what a small graph is given changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+
+from garnet.graph.graph import Graph
+from garnet.processors import Load
+
+SMALL = 50_000
+"""Nodes and entries of the adjacency up to which one thread is the fastest (`benchmarks/busy.py --sizes`)."""
+
+_LOOK = 0.25  # seconds between two looks at what other programs do
+
+Limit = Callable[[int], int]
+
+
+class _Call(threading.local):
+    """The outermost call of a thread that shares processors: when it looked last, and how many threads it may have."""
+
+    most = 0
+    looked = 0.0
+    load: Load | None = None
+    crew: ThreadPoolExecutor | None = None
+
+
+_call = _Call()
+
+
+@contextmanager
+def sharing(graph: Graph | None = None) -> Iterator[None]:
+    """Work with as many threads as there are processors left.
+
+    Within another such call nothing changes, nor where the user has set OMP_NUM_THREADS.
+
+    Args:
+        graph: what is worked on; None where it is large, or not known yet.
+    """
+    openmp = _openmp()
+    if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    most = torch.get_num_threads()  # also has torch set up this thread now, or it would do so below
+    small = graph is not None and graph.num_nodes + graph.adjacency.nnz <= SMALL
+    _call.most, _call.load = most, None if small or most == 1 else Load()
+    before = _mkl(1 if small else most)
+    try:
+        if small:
+            openmp(1)
+        else:
+            _look()
+        yield
+    finally:
+        if _call.crew is not None:
+            _call.crew.shutdown()
+        _call.most, _call.crew = 0, None
+        openmp(most)
+        _mkl(before)
+
+
+def share() -> None:
+    """Look whether other programs have come or gone, if that was some time ago; called before every larger product."""
+    if _call.most and _call.load is not None and time.monotonic() - _call.looked > _LOOK:
+        _look()
+
+
+def _look() -> None:
+    openmp = _openmp()
+    if openmp is not None and _call.load is not None:
+        openmp(min(_call.most, _call.load.left()))
+        _call.looked = time.monotonic()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have MKL work with one thread.
+
+    Without MKL nothing is done, and last bits may differ.
+    """
+    torch.get_num_threads()  # has torch set up this thread now, or it would do so below and lift the limit
+    before = _mkl(1)
+    try:
+        yield
+    finally:
+        _mkl(before)
+
+
+@contextmanager
+def crew(size: int) -> Iterator[ThreadPoolExecutor]:
+    """Some threads that take pieces of work as they come, each of which works alone.
+
+    While processors are shared they stay for the next time.
+    """
+    if _call.most:
+        if _call.crew is None:
+            _call.crew = ThreadPoolExecutor(_call.most, "garnet", _alone)
+        yield _call.crew
+        return
+    with ThreadPoolExecutor(size, "garnet", _alone) as own:
+        yield own
+
+
+def _alone() -> None:
+    """Have the calling thread start no others."""
+    torch.get_num_threads()
+    openmp = _openmp()
+    if openmp is not None:
+        openmp(1)
+    _mkl(1)
+
+
+def has_mkl() -> bool:
+    """Whether torch brings MKL."""
+    return _function("MKL_Set_Num_Threads_Local") is not None
+
+
+def _mkl(threads: int) -> int:
+    """Set how many threads MKL has in this one, and give the number before; 0 is what the process has."""
+    limit = _function("MKL_Set_Num_Threads_Local")
+    return 0 if limit is None else limit(threads)
+
+
+def _openmp() -> Limit | None:
+    """What sets how many threads the loops of this one have."""
+    return _function("omp_set_num_threads")
+
+
+@cache
+def _function(name: str) -> Limit | None:
+    """A function of a library that torch is linked with; None if it has none of this name."""
+    try:
+        function: Limit = getattr(ctypes.CDLL(torch._C.__file__), name)
+    except (AttributeError, OSError):
+        return None
+    return function
