@@ -55,7 +55,7 @@ def under(load: str, task: str, rounds: int) -> float | None:
         if enter is None:
             return None
         line = [sys.executable, __file__, "--alone", task, "--rounds", str(rounds)]
-        run = subprocess.run(line, stdout=subprocess.PIPE, check=True, preexec_fn=enter)  # noqa: PLW1509
+        run = subprocess.run(line, stdout=subprocess.PIPE, check=True, preexec_fn=enter)
     return median(json.loads(run.stdout.splitlines()[-1]))
 
 

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from garnet.graph.edges import among
 from garnet.linalg.device_graph import Resident
+from garnet.linalg.triton_ops import launched_on, usable
 
 # Neighbours looked up at once, and rows that they are looked up in: few enough to stay in a processor's cache.
 _LOOKUPS, _ROWS = 1 << 18, 1 << 11
 _LOOKUPS_ON_GPU, _ROWS_ON_GPU = 1 << 27, 1 << 17
+_HUB, _MARKS = 1 << 10, 1 << 30  # entries of a row for which a GPU has a bit a column, and bytes of these at a time
 _BITS = 12  # of a column, which say where among the marks of its row it is
 
 
@@ -66,9 +68,57 @@ def count_common(left: NeighborLists, first: Tensor, right: NeighborLists, secon
     these = these[second[these].argsort(stable=True)]
     others = (~few).nonzero()[:, 0]
     common = torch.zeros(len(first), dtype=torch.int64, device=first.device)
-    common[these] = _looked_up(left, first[these], right, second[these])
-    common[others] = _looked_up(right, second[others], left, first[others])
+    look_up = _counted if usable(torch.zeros(0, device=first.device)) else _looked_up
+    common[these] = look_up(left, first[these], right, second[these])
+    common[others] = look_up(right, second[others], left, first[others])
     return common
+
+
+def _counted(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tensor) -> Tensor:
+    """As `_looked_up`, by kernels: a bit for every column of a hub, and a search by halves in any other row."""
+    from garnet.linalg.triton_kernels import count_found, count_marked
+
+    counts = many.starts.diff()
+    common = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
+    hub = counts[others] > _HUB
+    plain, marked = (~hub).nonzero()[:, 0], hub.nonzero()[:, 0]
+    with launched_on(rows.device):
+        if len(plain):
+            found = common.new_empty(len(plain))
+            count_found[(len(plain),)](
+                few.starts, few.columns, rows[plain], many.starts, many.columns, others[plain], found,
+                _HUB.bit_length(), SOME=64, num_warps=2,
+            )  # fmt: skip
+            common[plain] = found
+        if len(marked):
+            width = 1 + max(int(part.columns.max()) for part in (few, many))
+            words = (width + 31) // 32
+            hubs, which = torch.unique_consecutive(others[marked], return_inverse=True)
+            together = max(1, _MARKS // (4 * words))
+            for low in range(0, len(hubs), together):
+                some = hubs[low : low + together]
+                marks = _marks(many, some, words)
+                begin, end = torch.searchsorted(which, torch.tensor([low, low + together], device=which.device))
+                pairs = marked[begin:end]
+                found = common.new_empty(len(pairs))
+                count_marked[(len(pairs),)](
+                    few.starts, few.columns, rows[pairs], which[begin:end] - low, marks, words, found,
+                    SOME=256, num_warps=4,
+                )  # fmt: skip
+                common[pairs] = found
+    return common.long()
+
+
+def _marks(many: NeighborLists, rows: Tensor, words: int) -> Tensor:
+    """(rows * words,) a bit for every column, set where a row has an entry."""
+    counts = many.starts.diff()[rows]
+    ends = counts.cumsum(0)
+    row = torch.arange(len(rows), device=rows.device).repeat_interleave(counts)
+    shift = many.starts[:-1][rows] - (ends - counts)
+    columns = many.columns[torch.arange(len(row), device=rows.device) + shift[row]].long()
+    marks = torch.zeros(len(rows) * words, dtype=torch.int32, device=rows.device)
+    # Each bit is set once, so that a sum is as good as a disjunction.
+    return marks.index_add_(0, row * words + (columns >> 5), (1 << (columns & 31)).int())
 
 
 def _looked_up(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ import triton.language as tl
 def emit(
     halves, squares, bounds, tile_start, tile_stop, tile_part, pool_starts, pool_begin, pool_stop, found, away, counts,
     row, first, end, SCALE: tl.constexpr, WIDTH: tl.constexpr, CAPACITY: tl.constexpr, QUERIES: tl.constexpr,
-    POOL: tl.constexpr, DEPTH: tl.constexpr,
+    POOL: tl.constexpr, DEPTH: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
-    """Collect, for a tile of queries, the points around it that lie within the bounds.
+    """Collect, for a tile of queries, the points around it that are nearer than the bounds.
 
     The points to search are passed through in tiles; those from the first to the end of them are looked at. The tiles
     are in one list: of loops over parts and their tiles, Triton 3.6 lost the count that one handed to the next.
@@ -27,40 +27,42 @@ def emit(
     right_steps = pool[None, :] * (2 * WIDTH) + depth[:, None]
     mine = halves + origin.to(tl.int64) * (2 * WIDTH)
     kept = (origin - row).to(tl.int64) * CAPACITY
+    mine_taken = counts + (origin - row)
     real = queries < tl.load(tile_stop + tile) - origin
     square = tl.load(squares + origin + queries, mask=real, other=0.0)
     twice = 2 * tl.sqrt(square) / SCALE
-    bound = tl.load(bounds + (origin - row) + queries, mask=real, other=-float("inf"))
+    # What the product must exceed, the other point's square apart; nothing does for a row that is not there.
+    least = square - tl.load(bounds + (origin - row) + queries, mask=real, other=-float("inf"))
     count = tl.zeros((QUERIES,), dtype=tl.int32)
     pools = tl.load(pool_starts + part)
     last = tl.minimum(pools + end, tl.load(pool_starts + part + 1))
     for ordinal in range(pools + first, last):
         if tl.min(tl.where(real, count, CAPACITY), axis=0) < CAPACITY:
             start = tl.load(pool_begin + ordinal)
-            there = pool < tl.load(pool_stop + ordinal) - start
             theirs = halves + start.to(tl.int64) * (2 * WIDTH)
             product = tl.zeros((QUERIES, POOL), dtype=tl.float32)
             # Rest times leading half, leading half times rest, then both leading halves: the small terms first.
-            for at in range(0, 3 * WIDTH, DEPTH):
+            for at in range(BEGIN, 3 * WIDTH, DEPTH):
                 my_at = tl.where(at < 2 * WIDTH, at, at - WIDTH)
                 their_at = tl.where(at < WIDTH, at + WIDTH, at - WIDTH)
-                left = tl.load(mine + my_at + left_steps, mask=real[:, None], other=0.0)
-                right = tl.load(theirs + their_at + right_steps, mask=there[None, :], other=0.0)
+                left = tl.load(mine + my_at + left_steps)
+                right = tl.load(theirs + their_at + right_steps)
                 product = tl.dot(left, right, product)
             # Not a number where there is no point: no comparison holds.
+            there = pool < tl.load(pool_stop + ordinal) - start
             their_square = tl.load(squares + start + pool, mask=there, other=float("nan"))
             their_length = tl.sqrt(their_square) / SCALE
-            apart = square[:, None] + their_square[None, :] - product * twice[:, None] * their_length[None, :]
-            hit = (apart <= bound[:, None]) & (queries[:, None] + (origin - start) != pool[None, :])
+            near = product * (twice[:, None] * their_length[None, :]) - their_square[None, :]
+            hit = (near > least[:, None]) & (queries[:, None] + (origin - start) != pool[None, :])
             number = hit.to(tl.int32)
             if tl.max(tl.max(number, axis=1), axis=0) > 0:
-                place = count[:, None] + tl.cumsum(number, axis=1) - 1
+                # Few are hits: to take places one by one is faster than to count along every row.
+                place = tl.atomic_add(mine_taken + queries[:, None] + 0 * pool[None, :], 1, mask=hit, sem="relaxed")
                 fits = hit & (place < CAPACITY)
                 names = tl.broadcast_to((start + pool)[None, :], (QUERIES, POOL))
                 tl.store(found + kept + queries[:, None] * CAPACITY + place, names, mask=fits)
-                tl.store(away + kept + queries[:, None] * CAPACITY + place, apart, mask=fits)
+                tl.store(away + kept + queries[:, None] * CAPACITY + place, square[:, None] - near, mask=fits)
                 count += tl.sum(number, axis=1)
-    tl.store(counts + (origin - row) + queries, count, mask=real)
 
 
 @triton.jit(do_not_specialize=["row"])
@@ -141,3 +143,51 @@ def multiply(
         total += theirs * factors[:, None]
         names, factors = next_names, next_factors
     tl.store(result + here, slope * tl.sum(total, axis=0) - less, mask=inside)
+
+
+@triton.jit
+def count_marked(few_starts, few_columns, rows, slots, marks, words, result, SOME: tl.constexpr):
+    """For each pair, how many entries of a row are marked among the bits of another."""
+    pair = tl.program_id(0)
+    row = tl.load(rows + pair)
+    begin = tl.load(few_starts + row)
+    end = tl.load(few_starts + row + 1)
+    mine = marks + tl.load(slots + pair).to(tl.int64) * words
+    some = tl.arange(0, SOME)
+    total = tl.zeros((SOME,), dtype=tl.int32)
+    for start in range(begin, end, SOME):
+        real = start + some < end
+        column = tl.load(few_columns + start + some, mask=real, other=0)
+        word = tl.load(mine + (column >> 5), mask=real, other=0)
+        total += (word >> (column & 31)) & 1
+    tl.store(result + pair, tl.sum(total, axis=0))
+
+
+@triton.jit(do_not_specialize=["steps"])
+def count_found(
+    few_starts, few_columns, rows, many_starts, many_columns, others, result, steps, SOME: tl.constexpr,
+):  # fmt: skip
+    """For each pair, how many entries of a row a search by halves finds in another of fewer than 2^steps entries."""
+    pair = tl.program_id(0)
+    row = tl.load(rows + pair)
+    begin = tl.load(few_starts + row)
+    end = tl.load(few_starts + row + 1)
+    other = tl.load(others + pair)
+    first = tl.load(many_starts + other)
+    last = tl.load(many_starts + other + 1)
+    some = tl.arange(0, SOME)
+    total = tl.zeros((SOME,), dtype=tl.int32)
+    for start in range(begin, end, SOME):
+        real = start + some < end
+        sought = tl.load(few_columns + start + some, mask=real, other=-1)
+        low = tl.zeros((SOME,), dtype=tl.int64) + first
+        high = tl.zeros((SOME,), dtype=tl.int64) + last
+        for _ in range(0, steps):
+            middle = (low + high) >> 1
+            open_ = real & (low < high)
+            smaller = tl.load(many_columns + middle, mask=open_, other=0) < sought
+            low = tl.where(open_ & smaller, middle + 1, low)
+            high = tl.where(open_ & ~smaller, middle, high)
+        there = real & (low < last)
+        total += (there & (tl.load(many_columns + low, mask=there, other=-2) == sought)).to(tl.int32)
+    tl.store(result + pair, tl.sum(total, axis=0))

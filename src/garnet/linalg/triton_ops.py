@@ -24,10 +24,13 @@ from torch import Tensor
 
 from garnet.linalg.sparse import SparseRows
 
-_QUERIES, _POOL, _DEPTH = 128, 128, 64  # rows, columns and coordinates of a product in registers
-_WARPS, _STAGES = 8, 3  # groups of threads that share it, and tiles on their way from memory
+_QUERIES, _POOL, _DEPTH = 64, 128, 64  # rows, columns and coordinates of a product in registers
+_WARPS, _STAGES = 4, 4  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
-_SPARE = 14  # points beyond the k-th that are measured again
+_SPARE, _SPARE_ROUGH = 14, 46  # points beyond the k-th that are measured again
+_ROUGH = 2.0**-10  # what half precision may get wrong of a squared distance, relative to the product of both lengths
+_SAME = 1e-6  # squared distance of two points that are taken for one, relative to the square of their length
+_UNSURE = 0.1  # share of rows whose neighbours half precision cannot tell from the next, beyond which it is left
 _SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
 _AGAIN = 4  # times that rows which are full try again
 _ROWS = 1 << 18  # points that are searched for at a time
@@ -56,7 +59,7 @@ def _compiles(device: torch.device) -> bool:
         return False
 
 
-def _on(device: torch.device) -> AbstractContextManager[object]:
+def launched_on(device: torch.device) -> AbstractContextManager[object]:
     """Where kernels are launched: Triton takes the current device, wherever its arguments are."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
@@ -76,7 +79,7 @@ def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) 
         on: one whose parts have fewer points than k, or far more near ones than there was room for, can not.
     """
     near = _Near(points, sizes, ranked, k, probes)
-    with _on(points.device):
+    with launched_on(points.device):
         away, found, sure = zip(*(near.rows(*bounds) for bounds in near.pieces()), strict=True)
     return torch.cat(away), torch.cat(found), torch.cat(sure)
 
@@ -96,7 +99,7 @@ def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> T
     result = left.new_empty(edges.shape[1])
     if not len(result):
         return result
-    with _on(left.device):
+    with launched_on(left.device):
         compare[(-(-len(result) // _EDGES),)](
             left.contiguous(), right.contiguous(), first, second, result, len(result), left.shape[1],
             DISTANCE=distance, SOME=_EDGES, DEPTH=128, num_warps=4,
@@ -125,7 +128,7 @@ class Multiplier:
         columns = min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
         entries = min(_GATHERED // columns, 32)
         result = torch.empty_like(block)
-        with _on(block.device):
+        with launched_on(block.device):
             for rows, warps in self._shared:
                 if not len(rows):
                     continue
@@ -141,14 +144,15 @@ class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
-        self._points, self._k = points.contiguous(), k
+        self._points, self._k, self._fine = points.contiguous(), k, False
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
-        self._halves = points.new_zeros(n, 2, self._width, dtype=torch.float16)  # what the leading half leaves, and it
+        # What the leading half leaves, and it; a tile may read beyond the last row.
+        self._halves = points.new_zeros(n + _POOL, 2, self._width, dtype=torch.float16)
         scales = torch.where(self._squares > 0, _SCALE * self._squares.rsqrt(), 0.0)
         for start in range(0, n, _ROWS):
-            some = slice(start, start + _ROWS)
+            some = slice(start, min(start + _ROWS, n))
             scaled = points[some] * scales[some, None]
             self._halves[some, 1, :d] = scaled
             self._halves[some, 0, :d] = scaled - self._halves[some, 1, :d]
@@ -177,10 +181,22 @@ class _Near:
             yield row, row + rows, tile, tile + tiles
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest of some points."""
+        """The nearest of some points: by products in half precision while that tells most neighbours from others."""
+        if not self._fine:
+            spare = min(_SPARE_ROUGH, max(_SPARE, (_CAPACITY - self._k) // 4))
+            away, found, sure, told = self._searched(row, last, tile, last_tile, spare)
+            if float((sure & ~told).float().mean()) <= _UNSURE:
+                return away, found, sure
+            self._fine = True
+        return self._searched(row, last, tile, last_tile, _SPARE)[:3]
+
+    def _searched(
+        self, row: int, last: int, tile: int, last_tile: int, spare: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The same in one precision; and of which rows (n,) what was left out is farther for all that it may err."""
         tiles, points = (torch.arange(*span, device=self._points.device) for span in ((tile, last_tile), (row, last)))
         tile_of = torch.searchsorted(self._tile_start[tiles], points.int(), right=True) - 1
-        away = self._points.new_full((last - row, self._k + _SPARE), torch.inf)
+        away = self._points.new_full((last - row, self._k + spare), torch.inf)
         found = torch.full(away.shape, -1, dtype=torch.int32, device=away.device)
         bound, first, end = away[:, 0], 0, _CAPACITY // _POOL
         lost = torch.zeros_like(bound, dtype=torch.bool)
@@ -203,7 +219,11 @@ class _Near:
                 lost |= full
             first, end = end, _GROWTH * end
         away, found = self._measured(found, row)
-        return away, found.long(), away[:, -1].isfinite() & ~lost
+        lengths = self._squares.sqrt()
+        least = _ROUGH * lengths[row:last] * lengths.max()
+        # Of points at one place it does not matter which are taken.
+        told = (away[:, -1] <= bound - least) | (away[:, -1] <= _SAME * self._squares[row:last])
+        return away, found.long(), away[:, -1].isfinite() & ~lost, told
 
     def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
         """Squared distances, places and number of the points within a bound, for the rows of some tiles."""
@@ -216,14 +236,14 @@ class _Near:
             self._halves, self._squares, bound.contiguous(), self._tile_start[tiles], self._tile_stop[tiles],
             self._tile_part[tiles], self._pool_starts, self._pool_begin, self._pool_stop, found, away, counts, row,
             first, end, SCALE=_SCALE, WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
-            DEPTH=_DEPTH, num_warps=_WARPS, num_stages=_STAGES,
+            DEPTH=_DEPTH, BEGIN=0 if self._fine else 2 * self._width, num_warps=_WARPS, num_stages=_STAGES,
         )  # fmt: skip
         return away, found, counts
 
     def _merged(self, best: Sequence[Tensor], more: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The nearest so far, those just met among them, and which rows are full."""
         away, found = torch.cat([best[0], more[0]], dim=1), torch.cat([best[1], more[1]], dim=1)
-        away, at = away.topk(self._k + _SPARE, dim=1, largest=False, sorted=False)
+        away, at = away.topk(best[0].shape[1], dim=1, largest=False, sorted=False)
         return away, found.gather(1, at), more[2] >= _CAPACITY
 
     def _measured(self, found: Tensor, row: int) -> tuple[Tensor, Tensor]:

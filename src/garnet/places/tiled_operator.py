@@ -83,6 +83,9 @@ class TiledSpace:
         """See `Space`."""
         return TiledBasis(self._parts)
 
+    def coarser(self) -> None:
+        """See `Space`: in parts nothing is made coarser."""
+
 
 class TiledBasis:
     """A basis as the list of the blocks it grew by, of which a task holds one at a time: see `Basis`."""

@@ -71,6 +71,12 @@ class Space(Protocol):
     def basis(self, capacity: int) -> Basis:
         """An empty basis that will have no more columns than that."""
 
+    def coarser(self) -> tuple[Space, Callable[[Tensor], Block]] | None:
+        """A smaller matrix in memory whose smooth vectors are alike, and what makes its vectors into those of this one.
+
+        None where there is no such thing.
+        """
+
 
 def gram(space: Space, left: Block, right: Block) -> Tensor:
     """X^T Y in float64."""

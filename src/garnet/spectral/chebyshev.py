@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,6 +20,21 @@ from garnet.spectral.convergence import check
 from garnet.spectral.density import largest, level
 from garnet.spectral.operator import Operator
 from garnet.spectral.spectrum import End, Spectrum
+
+_CROWDED = 0.01
+"""Leading eigenvalues that lie within this share of the largest are too close for a filter of moderate degree."""
+
+_PATIENCE = 3
+"""Blocks that are to halve the residuals of the pairs that lag behind, or these are looked for themselves."""
+
+_ABOUT_RIGHT = 4.0
+"""Times the tolerance that residuals may be of what a coarser matrix says."""
+
+_BEYOND = 1.4
+"""How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
+
+_SMOOTH = 0.1
+"""Where such a matrix is made coarser, what the steps between its groups add lies below one less this share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +84,96 @@ class Chebyshev:
 
     def solve(self, space: Space, rank: int, end: End) -> Spectrum:
         """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
-        block = self._width(rank)
         top, error = largest(space)
-        begins = level(space, space.random(8), 1.5 * rank, 1.01 * (top + error), end)
+        top, bound = max(top, 1e-6), 1.01 * (top + error)
+        begins = level(space, space.random(8), 1.5 * rank, bound, end)
+        begun = self._begun(space, rank, top) if end == "algebraic" and top - begins < _CROWDED * top else None
+        basis, latest = begun or (self._projection(space, rank), space.random(self._width(rank)))
         # The kernel smears the density outwards: the leading part begins deeper than it seems.
-        top = max(top, 1e-6)
-        cutoff = max(top - 1.4 * max(top - begins, 0.01 * top), 0.05 * top)
-
+        cutoff = max(top - _BEYOND * max(top - begins, 0.01 * top), 0.05 * top)
         # The sum of a long row is rounded that often: no residual in float32 gets below this.
         tol = max(self.tol, 8 * torch.finfo(torch.float32).eps * float(space.longest) ** 0.5)
-        budget = self.max_products or 1000 * rank
-        basis = _Projection(space, min(2 * rank + 12 * block, space.n // 2))
-        latest, previous, verified = space.random(block), None, False
+        task = _Task(rank=rank, end=end, tol=tol, budget=self.max_products or 1000 * rank, growth=self.growth)
+        values, vectors, residuals, top = task.run(space, basis, cutoff, top, latest)
+        values, residuals = space.scale * values, space.scale * residuals
+        check(residuals, space.scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
+        return Spectrum(values, vectors, residuals, space.products)
+
+    def _begun(self, space: Space, rank: int, top: float) -> tuple[_Projection, Block] | None:
+        """A basis of what a coarser matrix says of the leading vectors, and those of them that are the least right.
+
+        None where that is not about right already: a basis that grows from nothing is then the better one.
+        """
+        if (coarse := space.coarser()) is None:
+            return None
+        smaller, refined = coarse
+        block = self._width(rank)
+        wanted = block * math.ceil((rank + block) / block)
+        if self.fills(smaller.n, wanted):
+            return None
+        basis, vectors = self._projection(space, rank), self._roughly(smaller, wanted)
+        for columns in torch.split(torch.arange(wanted), block):
+            some = refined(vectors[:, columns.to(vectors.device)])
+            basis.extend(filtered(space, some, (1 - _SMOOTH) * top, top, self.growth, "algebraic"))
+        values, rotation = basis.ritz("algebraic")
+        vectors, residuals = basis.pairs(values[:rank], rotation, slice(0, rank))
+        if float(residuals.max()) > _ABOUT_RIGHT * self.tol * top:
+            return None
+        return basis, space.map(_columns(residuals.topk(min(block, rank)).indices), vectors)
+
+    def _roughly(self, space: Space, rank: int) -> Block:
+        """About the leading vectors of a small matrix whose eigenvalues crowd."""
+        top, error = largest(space, steps=64)
+        begins = level(space, space.random(8), 1.5 * rank, top + 2 * error + 1e-5 * top, "algebraic", steps=400)
+        begun = self._begun(space, rank, top) if top - begins < _CROWDED * top else None
+        basis, latest = begun or (self._projection(space, rank), space.random(self._width(rank)))
+        cutoff = max(top - _BEYOND * max(top - begins, 1e-5 * top), 0.05 * top)
+        task = _Task(rank=rank, end="algebraic", tol=self.tol, budget=1000 * rank, growth=self.growth, rough=True)
+        return task.run(space, basis, cutoff, top, latest)[1]
+
+    def _projection(self, space: Space, rank: int) -> _Projection:
+        """An empty basis with room for what the pairs take."""
+        return _Projection(space, self._width(rank), min(2 * rank + 12 * self._width(rank), space.n // 2))
+
+    def _width(self, rank: int) -> int:
+        return self.block or min(max(16 * round(rank / 64), 16), 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """How many pairs are wanted, and when they are good enough.
+
+    Attributes:
+        rank: how many.
+        end: of the spectrum.
+        tol: bound on the residuals, relative to the largest eigenvalue.
+        budget: products after which to give up.
+        growth: see `Chebyshev`.
+        rough: stop when the basis is full, and look for no further copies of multiple eigenvalues.
+    """
+
+    rank: int
+    end: End
+    tol: float
+    budget: int
+    growth: float
+    rough: bool = False
+
+    def run(
+        self, space: Space, basis: _Projection, cutoff: float, top: float, latest: Block
+    ) -> tuple[Tensor, Block, Tensor, float]:
+        """Values, vectors and residuals of the pairs, and the largest eigenvalue, once they have converged.
+
+        Args:
+            space: the matrix.
+            basis: where to begin.
+            cutoff: above which eigenvectors grow.
+            top: about the largest eigenvalue.
+            latest: what it grows from.
+        """
+        rank, block, end = self.rank, basis.block, self.end
+        previous, verified = None, self.rough
+        lags: list[float] = []
         while True:
             latest = basis.extend(filtered(space, latest, cutoff, top, self.growth, end))
             if basis.size < rank + block:
@@ -89,8 +183,8 @@ class Chebyshev:
             last = float(values[-1].abs() if end == "magnitude" else values[-1])
             if last < cutoff and basis.size >= 2 * rank:
                 cutoff = max(last - 0.1 * (top - last), 0.05 * top)
-            exhausted, full = space.products >= budget, basis.room < block
-            settled = previous is not None and float((values - previous).abs().max()) <= tol * top
+            exhausted, full = space.products >= self.budget, basis.room < block
+            settled = previous is not None and float((values - previous).abs().max()) <= self.tol * top
             previous = values
             if not (settled or exhausted or full):
                 continue
@@ -98,35 +192,32 @@ class Chebyshev:
             values = values[:rank]
             if not (exhausted or full):
                 # The last pairs lag behind: until they have converged, there is no need to look at the others.
-                some = slice(max(0, rank - block), rank)
-                if float(basis.pairs(values, rotation, some)[1].max()) > tol * top:
+                vectors, residuals = basis.pairs(values, rotation, slice(max(0, rank - block), rank))
+                lags.append(float(residuals.max()))
+                if lags[-1] > self.tol * top:
+                    if len(lags) > _PATIENCE and lags[-1] > 0.5 * lags[-1 - _PATIENCE]:  # more of the same will not do
+                        latest, cutoff, lags = vectors, max(cutoff, top - _BEYOND * (top - last)), []
                     continue
                 if not verified:
                     latest, verified = space.random(block), True
                     continue
             vectors, residuals = basis.pairs(values, rotation, slice(0, rank))
-            converged = bool(residuals.max() <= tol * top)
-            if exhausted or (converged and verified):
-                break
+            converged = bool(residuals.max() <= self.tol * top)
+            if exhausted or (converged and verified) or self.rough:
+                return values, vectors, residuals, top
             if full:  # start again from the pairs that lag behind
                 basis.keep(rotation[:, : rank + 2 * block])
                 lagging = residuals.topk(min(block, rank)).indices
                 latest = space.map(_columns(lagging), vectors)
             if converged:
                 latest, verified = space.random(block), True
-        values, residuals = space.scale * values, space.scale * residuals
-        check(residuals, space.scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
-        return Spectrum(values, vectors, residuals, space.products)
-
-    def _width(self, rank: int) -> int:
-        return self.block or min(max(16 * round(rank / 64), 16), 64)
 
 
 class _Projection:
-    """An orthonormal basis Q, and H = Q^T A Q kept up as it grows."""
+    """An orthonormal basis Q, and H = Q^T A Q kept up as it grows by blocks of some columns."""
 
-    def __init__(self, space: Space, capacity: int) -> None:
-        self._space = space
+    def __init__(self, space: Space, block: int, capacity: int) -> None:
+        self._space, self.block = space, block
         self._basis = space.basis(capacity)
         self._capacity = capacity
         self._projected = torch.zeros(0, 0, dtype=torch.float64)

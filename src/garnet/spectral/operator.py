@@ -14,6 +14,7 @@ from torch import Tensor
 from garnet.linalg.dense import inner, product
 from garnet.linalg.sparse import SparseRows, to_rows
 from garnet.linalg.triton_ops import Multiplier, usable
+from garnet.spectral.coarse import coarsened
 from garnet.spectral.ordering import clustered, permuted
 
 _CACHED = 200_000  # rows of 64 columns that a GPU's cache holds in any order
@@ -98,6 +99,14 @@ class Operator:
     def basis(self, capacity: int) -> Columns:
         """See `Space`."""
         return Columns(self.n, capacity, self.device)
+
+    def coarser(self) -> tuple[Operator, Callable[[Tensor], Tensor]] | None:
+        """See `Space`."""
+        if int((self._rows.values < 0).any()):
+            return None
+        coarse = coarsened(self._rows, self._generator)
+        smaller = Operator(coarse.matrix, str(self.device), self._generator.initial_seed())
+        return smaller, lambda vectors: coarse.refined(smaller.restore(vectors))
 
     def restore(self, vectors: Tensor) -> Tensor:
         """Rows back in the order of the matrix that was given."""
