@@ -1,7 +1,7 @@
 """How much slower everything is on a machine that is not ours alone, beside the usual recipe under the same load.
 
 Each task runs in a process of its own: on the machine as it is (`idle`, which it should be), beside one niced process
-that never rests (`busy`), and with a quota of one processor (`quota`), which takes a control group and so, mostly, root.
+that never rests (`busy`), and with a quota of one processor (`quota`), which takes a control group and mostly root.
 Loads take turns, task by task. A task is timed some times and its median counts; what comes before it is not timed.
 
     python benchmarks/busy.py [--tasks "purify cora" "audit cora" ...] [--loads idle busy quota] [--rounds 5]

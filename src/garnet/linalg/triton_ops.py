@@ -28,8 +28,8 @@ _QUERIES, _POOL, _DEPTH = 64, 128, 64  # rows, columns and coordinates of a prod
 _WARPS, _STAGES = 4, 4  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
 _SPARE, _SPARE_ROUGH = 14, 46  # points beyond the k-th that are measured again
-_ROUGH = 2.0**-10  # what half precision may get wrong of a squared distance, relative to the product of both lengths
-_SAME = 1e-6  # squared distance of two points that are taken for one, relative to the square of their length
+_ROUGH = 6 * 2.0**-11 * (2 / 3) ** 0.5  # thrice what half precision gets wrong of a squared distance, by fourth powers
+_NEAREST = 8  # parts in which the neighbours are that half precision cannot tell apart
 _UNSURE = 0.1  # share of rows whose neighbours half precision cannot tell from the next, beyond which it is left
 _SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
 _AGAIN = 4  # times that rows which are full try again
@@ -144,7 +144,7 @@ class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
-        self._points, self._k, self._fine = points.contiguous(), k, False
+        self._points, self._k = points.contiguous(), k
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
@@ -167,6 +167,7 @@ class _Near:
         pools = ((sizes + _POOL - 1) // _POOL)[around].sum(dim=1)
         self._pool_starts = torch.cat([pools.new_zeros(1), pools.cumsum(0)]).int()
         self._most = int(pools.max())
+        self._close = int(((sizes + _POOL - 1) // _POOL)[around[:, :_NEAREST]].sum(dim=1).max())
 
     def pieces(self) -> Iterator[tuple[int, int, int, int]]:
         """First and last point, first and last tile, of some whole parts at a time."""
@@ -181,28 +182,35 @@ class _Near:
             yield row, row + rows, tile, tile + tiles
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest of some points: by products in half precision while that tells most neighbours from others."""
-        if not self._fine:
-            spare = min(_SPARE_ROUGH, max(_SPARE, (_CAPACITY - self._k) // 4))
-            away, found, sure, told = self._searched(row, last, tile, last_tile, spare)
-            if float((sure & ~told).float().mean()) <= _UNSURE:
-                return away, found, sure
-            self._fine = True
-        return self._searched(row, last, tile, last_tile, _SPARE)[:3]
+        """The nearest of some points: by products in half precision, and then more exactly where these are blurred."""
+        span = row, last, tile, last_tile
+        spare = min(_SPARE_ROUGH, max(_SPARE, (_CAPACITY - self._k) // 4))
+        away, found, sure, told = self._searched(*span, spare, self._most, fine=False)
+        if float((sure & ~told).float().mean()) > _UNSURE:
+            # Where so many are so near, they are not far away.
+            nearer, other, certain, _ = self._searched(*span, _SPARE, self._close, fine=True)
+            better = certain & (nearer[:, -1] < away[:, -1])
+            away, found = (torch.where(better[:, None], *pair) for pair in ((nearer, away), (other, found)))
+            sure |= certain
+        return away, found, sure
 
     def _searched(
-        self, row: int, last: int, tile: int, last_tile: int, spare: int
+        self, row: int, last: int, tile: int, last_tile: int, spare: int, most: int, *, fine: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The same in one precision; and of which rows (n,) what was left out is farther for all that it may err."""
+        """The same in one precision, among the first tiles to search; and of which rows (n,) the others are farther.
+
+        What half precision gets wrong of a product is random from coordinate to coordinate, so that it is no more than
+        some standard deviations, which go by the fourth powers.
+        """
         tiles, points = (torch.arange(*span, device=self._points.device) for span in ((tile, last_tile), (row, last)))
         tile_of = torch.searchsorted(self._tile_start[tiles], points.int(), right=True) - 1
         away = self._points.new_full((last - row, self._k + spare), torch.inf)
         found = torch.full(away.shape, -1, dtype=torch.int32, device=away.device)
         bound, first, end = away[:, 0], 0, _CAPACITY // _POOL
         lost = torch.zeros_like(bound, dtype=torch.bool)
-        while first < self._most:
+        while first < most:
             before = away, found
-            more = self._collected(bound, tiles, row, first, end)
+            more = self._collected(bound, tiles, row, first, min(end, most), fine)
             away, found, full = self._merged(before, more)
             bound = away.amax(dim=1)
             # A row that is full may have missed some, but has a better bound by those that it met.
@@ -210,7 +218,7 @@ class _Near:
                 rows = full.nonzero()[:, 0]
                 if not len(rows):
                     break
-                more = self._collected(bound, tiles[torch.unique(tile_of[rows])], row, first, end)
+                more = self._collected(bound, tiles[torch.unique(tile_of[rows])], row, first, min(end, most), fine)
                 away[rows], found[rows], full[rows] = self._merged(
                     [part[rows] for part in before], [part[rows] for part in more]
                 )
@@ -219,13 +227,13 @@ class _Near:
                 lost |= full
             first, end = end, _GROWTH * end
         away, found = self._measured(found, row)
-        lengths = self._squares.sqrt()
-        least = _ROUGH * lengths[row:last] * lengths.max()
-        # Of points at one place it does not matter which are taken.
-        told = (away[:, -1] <= bound - least) | (away[:, -1] <= _SAME * self._squares[row:last])
+        blur = _ROUGH * self._points[row:last].pow(4).sum(dim=1).sqrt()
+        told = away[:, -1] <= bound - blur
         return away, found.long(), away[:, -1].isfinite() & ~lost, told
 
-    def _collected(self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _collected(
+        self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int, fine: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Squared distances, places and number of the points within a bound, for the rows of some tiles."""
         from garnet.linalg.triton_kernels import emit
 
@@ -236,7 +244,7 @@ class _Near:
             self._halves, self._squares, bound.contiguous(), self._tile_start[tiles], self._tile_stop[tiles],
             self._tile_part[tiles], self._pool_starts, self._pool_begin, self._pool_stop, found, away, counts, row,
             first, end, SCALE=_SCALE, WIDTH=self._width, CAPACITY=_CAPACITY, QUERIES=_QUERIES, POOL=_POOL,
-            DEPTH=_DEPTH, BEGIN=0 if self._fine else 2 * self._width, num_warps=_WARPS, num_stages=_STAGES,
+            DEPTH=_DEPTH, BEGIN=0 if fine else 2 * self._width, num_warps=_WARPS, num_stages=_STAGES,
         )  # fmt: skip
         return away, found, counts
 

@@ -27,14 +27,11 @@ _CROWDED = 0.01
 _PATIENCE = 3
 """Blocks that are to halve the residuals of the pairs that lag behind, or these are looked for themselves."""
 
-_ABOUT_RIGHT = 4.0
-"""Times the tolerance that residuals may be of what a coarser matrix says."""
-
 _BEYOND = 1.4
 """How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
 
-_SMOOTH = 0.1
-"""Where such a matrix is made coarser, what the steps between its groups add lies below one less this share."""
+_SMOOTHER = (0.1, 0.02)
+"""Filters after a coarser matrix: what lies more than this share of the largest eigenvalue below it is damped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +97,9 @@ class Chebyshev:
         return Spectrum(values, vectors, residuals, space.products)
 
     def _begun(self, space: Space, rank: int, top: float) -> tuple[_Projection, Block] | None:
-        """A basis of what a coarser matrix says of the leading vectors, and those of them that are the least right.
+        """A basis of what a coarser matrix says of the leading vectors, and more random columns.
 
-        None where that is not about right already: a basis that grows from nothing is then the better one.
+        None where that is not right after a little work: a basis that grows from nothing is then the better one.
         """
         if (coarse := space.coarser()) is None:
             return None
@@ -111,15 +108,18 @@ class Chebyshev:
         wanted = block * math.ceil((rank + block) / block)
         if self.fills(smaller.n, wanted):
             return None
-        basis, vectors = self._projection(space, rank), self._roughly(smaller, wanted)
-        for columns in torch.split(torch.arange(wanted), block):
-            some = refined(vectors[:, columns.to(vectors.device)])
-            basis.extend(filtered(space, some, (1 - _SMOOTH) * top, top, self.growth, "algebraic"))
-        values, rotation = basis.ritz("algebraic")
-        vectors, residuals = basis.pairs(values[:rank], rotation, slice(0, rank))
-        if float(residuals.max()) > _ABOUT_RIGHT * self.tol * top:
-            return None
-        return basis, space.map(_columns(residuals.topk(min(block, rank)).indices), vectors)
+        vectors = self._roughly(smaller, wanted)
+        some = [refined(vectors[:, start : start + block]) for start in range(0, wanted, block)]
+        for share in _SMOOTHER:
+            basis = self._projection(space, rank)
+            for columns in some:
+                basis.extend(filtered(space, columns, (1 - share) * top, top, self.growth, "algebraic"))
+            values, rotation = basis.ritz("algebraic")
+            if float(basis.pairs(values[:rank], rotation, slice(0, rank))[1].max()) <= self.tol * top:
+                return basis, space.random(block)
+            every = [slice(start, start + block) for start in range(0, wanted, block)]
+            some = [basis.pairs(values, rotation, which)[0] for which in every]
+        return None
 
     def _roughly(self, space: Space, rank: int) -> Block:
         """About the leading vectors of a small matrix whose eigenvalues crowd."""
