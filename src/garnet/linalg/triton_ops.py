@@ -29,7 +29,8 @@ _WARPS, _STAGES = 4, 4  # groups of threads that share it, and tiles on their wa
 _CAPACITY = 512  # points that a row may collect in a round
 _SPARE, _SPARE_ROUGH = 14, 46  # points beyond the k-th that are measured again
 _ROUGH = 6 * 2.0**-11 * (2 / 3) ** 0.5  # thrice what half precision gets wrong of a squared distance, by fourth powers
-_NEAREST = 8  # parts in which the neighbours are that half precision cannot tell apart
+_NEAREST = 12  # parts in which the neighbours are that half precision cannot tell apart
+_FAR = 4  # times as many must be searched at least, or all are searched more exactly
 _UNSURE = 0.1  # share of rows whose neighbours half precision cannot tell from the next, beyond which it is left
 _SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
 _AGAIN = 4  # times that rows which are full try again
@@ -144,7 +145,7 @@ class _Near:
     """The points as the kernels want them, and the rounds in which they run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
-        self._points, self._k = points.contiguous(), k
+        self._points, self._k, self._fine = points.contiguous(), k, False
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
@@ -184,15 +185,20 @@ class _Near:
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
         """The nearest of some points: by products in half precision, and then more exactly where these are blurred."""
         span = row, last, tile, last_tile
+        if self._fine:
+            return self._searched(*span, _SPARE, self._most, fine=True)[:3]
         spare = min(_SPARE_ROUGH, max(_SPARE, (_CAPACITY - self._k) // 4))
         away, found, sure, told = self._searched(*span, spare, self._most, fine=False)
-        if float((sure & ~told).float().mean()) > _UNSURE:
-            # Where so many are so near, they are not far away.
-            nearer, other, certain, _ = self._searched(*span, _SPARE, self._close, fine=True)
-            better = certain & (nearer[:, -1] < away[:, -1])
-            away, found = (torch.where(better[:, None], *pair) for pair in ((nearer, away), (other, found)))
-            sure |= certain
-        return away, found, sure
+        if float((sure & ~told).float().mean()) <= _UNSURE:
+            return away, found, sure
+        if _FAR * self._close > self._most:
+            self._fine = True
+            return self.rows(*span)
+        # Where so many are so near, they are not far away.
+        nearer, other, certain, _ = self._searched(*span, _SPARE, self._close, fine=True)
+        better = certain & (nearer[:, -1] < away[:, -1])
+        away, found = (torch.where(better[:, None], *pair) for pair in ((nearer, away), (other, found)))
+        return away, found, sure | certain
 
     def _searched(
         self, row: int, last: int, tile: int, last_tile: int, spare: int, most: int, *, fine: bool

@@ -30,7 +30,10 @@ _PATIENCE = 3
 _BEYOND = 1.4
 """How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
 
-_SMOOTHER = (0.1, 0.02)
+_ROUGHLY = 0.25
+"""What residuals of a coarser matrix may be, over the tolerance: where eigenvalues crowd, small ones say little."""
+
+_SMOOTHER = (0.1, 0.02, 0.004)
 """Filters after a coarser matrix: what lies more than this share of the largest eigenvalue below it is damped."""
 
 
@@ -128,7 +131,9 @@ class Chebyshev:
         begun = self._begun(space, rank, top) if top - begins < _CROWDED * top else None
         basis, latest = begun or (self._projection(space, rank), space.random(self._width(rank)))
         cutoff = max(top - _BEYOND * max(top - begins, 1e-5 * top), 0.05 * top)
-        task = _Task(rank=rank, end="algebraic", tol=self.tol, budget=1000 * rank, growth=self.growth, rough=True)
+        task = _Task(
+            rank=rank, end="algebraic", tol=_ROUGHLY * self.tol, budget=1000 * rank, growth=self.growth, rough=True
+        )
         return task.run(space, basis, cutoff, top, latest)[1]
 
     def _projection(self, space: Space, rank: int) -> _Projection:
