@@ -30,10 +30,13 @@ _PATIENCE = 3
 _BEYOND = 1.4
 """How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
 
+_HOPELESS = 8.0
+"""Times the tolerance that residuals may be after one of these."""
+
 _ROUGHLY = 0.25
 """What residuals of a coarser matrix may be, over the tolerance: where eigenvalues crowd, small ones say little."""
 
-_SMOOTHER = (0.1, 0.02, 0.004)
+_SMOOTHER = (0.1, 0.02, 0.004, 0.004)
 """Filters after a coarser matrix: what lies more than this share of the largest eigenvalue below it is damped."""
 
 
@@ -118,8 +121,11 @@ class Chebyshev:
             for columns in some:
                 basis.extend(filtered(space, columns, (1 - share) * top, top, self.growth, "algebraic"))
             values, rotation = basis.ritz("algebraic")
-            if float(basis.pairs(values[:rank], rotation, slice(0, rank))[1].max()) <= self.tol * top:
+            worst = float(basis.pairs(values[:rank], rotation, slice(0, rank))[1].max()) / top
+            if worst <= self.tol:
                 return basis, space.random(block)
+            if worst > _HOPELESS * self.tol:
+                return None
             every = [slice(start, start + block) for start in range(0, wanted, block)]
             some = [basis.pairs(values, rotation, which)[0] for which in every]
         return None
@@ -201,7 +207,7 @@ class _Task:
                 lags.append(float(residuals.max()))
                 if lags[-1] > self.tol * top:
                     if len(lags) > _PATIENCE and lags[-1] > 0.5 * lags[-1 - _PATIENCE]:  # more of the same will not do
-                        latest, cutoff, lags = vectors, max(cutoff, top - _BEYOND * (top - last)), []
+                        latest, lags = vectors, []
                     continue
                 if not verified:
                     latest, verified = space.random(block), True
