@@ -1,4 +1,4 @@
-"""`garnet purify` with a limit on memory or on a cluster, and its dry run."""
+"""Commands with a limit on memory or on a cluster, and their dry runs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from garnet.cli.console import err, named_graph, out, printable, read_graph, say
 if TYPE_CHECKING:
     from garnet.places.estimate import Estimate
     from garnet.places.on_disk import OnCluster, OnDisk
+    from garnet.places.tiled_place import TiledPlace
+    from garnet.progress import Progress
     from garnet.purify.garnet import GARNET
     from garnet.purify.place import Place
 
@@ -46,21 +48,11 @@ def purify_on_disk(
     """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
     from garnet.graph.files import left_out
     from garnet.graph.graph import Graph
-    from garnet.io.journal import stages_done
-    from garnet.io.targets import require_scratch
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.on_disk import OnCluster
     from garnet.places.to_file import purify_to_file
 
-    output = Path(str(place.output))
-    aside = None if place.scratch is None else require_scratch(Path(place.scratch))
-    graph = named_graph(source) or source
-    if done := stages_done(Path(os.path.realpath(output)), aside):
-        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
-    _give_back_large_blocks()
-    if isinstance(place, OnCluster):
-        _hush_dask()
-    with _stoppable(), stages(lasting=True) as progress:
+    output, graph = Path(str(place.output)), named_graph(source) or source
+    with going_on(place) as progress:
         if names_a_file(output):
             result = purify_to_file(purifier, graph, place=place, symmetrize=symmetrize, progress=progress)
         else:
@@ -72,6 +64,33 @@ def purify_on_disk(
     elif isinstance(result.graph, Graph):
         _say_left_out(output, left_out(result.graph, output), ".npz")
     return result.summary()
+
+
+def place_of(memory: str | None, cluster: str | None, **options: Any) -> OnDisk | OnCluster:
+    """The place that --memory and --cluster ask for, one of which is said."""
+    from garnet.places.on_disk import OnCluster, OnDisk
+
+    if cluster is not None:
+        return OnCluster(cluster=cluster, memory=memory, **options)
+    return OnDisk(memory=str(memory), **options)
+
+
+@contextmanager
+def going_on(place: TiledPlace) -> Iterator[Progress]:
+    """Long work in a place other than memory, which tells what of it was done before, and can be stopped."""
+    from garnet.io.journal import stages_done
+    from garnet.io.targets import require_scratch
+    from garnet.places.on_disk import OnCluster
+
+    aside = None if place.scratch is None else require_scratch(Path(place.scratch))
+    done = [] if place.output is None else stages_done(Path(os.path.realpath(place.output)), aside)
+    if done:
+        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    _give_back_large_blocks()
+    if isinstance(place, OnCluster):
+        _hush_dask()
+    with _stoppable(resumes=place.output is not None), stages(lasting=True) as progress:
+        yield progress
 
 
 def say_estimate(
@@ -146,8 +165,11 @@ def _hush_dask() -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _stoppable(*, resumes: bool) -> Iterator[None]:
     """Ctrl-C ends the process at once, which the intermediate files survive as they do any other end."""
+    if not resumes:
+        yield
+        return
 
     def stop(*_: object) -> NoReturn:
         # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
