@@ -318,9 +318,9 @@ def audit(
         True
     """
     require_arguments("audit", seed=(seed, Seed))
-    require_device(device, "audit")
     if place is not None and device != "cpu":
         raise ParameterError(f"The device {device!r} is said beside a place; say it there: InMemory(device=...).")
+    require_device(device, "audit")
     told = confirmed is not None or refuted is not None
     if isinstance(place, TiledPlace):
         if told:
