@@ -21,7 +21,7 @@ from garnet.cli.console import (
     stages,
     with_split,
 )
-from garnet.cli.disk import going_on, place_of
+from garnet.cli.disk import going_on, place_of, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line, require_page
 from garnet.cli.tables import require_plain_tables
@@ -100,6 +100,9 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say which edges of a graph should not be believed, and why.
@@ -126,6 +129,9 @@ def audit(
         }
         _require_alone(asked)
         place = place_of(memory, cluster, output=output, scratch=scratch, overwrite=overwrite)
+        if dry_run:
+            _say_estimate(source, place, seed=seed, symmetrize=symmetrize, as_json=as_json)
+            return
         _audit_in_tiles(source, place, seed=seed, symmetrize=symmetrize, top=top, as_json=as_json)
         return
     if scratch is not None:
@@ -140,6 +146,9 @@ def audit(
         require_page(report)
     if result is not None:
         require_archive(result, "An audit")
+    if dry_run:
+        _say_estimate(source, None, output=output, seed=seed, symmetrize=symmetrize, as_json=as_json)
+        return
     outputs = Outputs(
         context, written=["output", "nodes", "groups", "result", "report"], read=["source", "confirmed", "refuted"]
     )
@@ -178,6 +187,31 @@ def _require_alone(asked: Mapping[str, object]) -> None:
         if value is not None:
             cure = _INSTEAD.get(option, f"leave {option} out")
             raise ParameterError(f"With --memory or --cluster there is no {option}; {cure}.")
+
+
+def _say_estimate(
+    source: Path,
+    place: OnDisk | OnCluster | None,
+    *,
+    seed: int,
+    symmetrize: bool,
+    as_json: bool,
+    output: Path | None = None,
+) -> None:
+    from garnet.audit.estimate import estimate_audit
+
+    if place is not None:
+        require_plain_tables()
+        output = None if place.output is None else Path(place.output)
+    say_estimate(
+        lambda extent: estimate_audit(extent, place, seed=seed),
+        source,
+        output,
+        place,
+        symmetrize=symmetrize,
+        as_json=as_json,
+        settings=False,
+    )
 
 
 def _audit_in_tiles(

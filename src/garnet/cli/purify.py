@@ -161,8 +161,16 @@ def purify(
             "A purification in memory has no intermediate files; leave --scratch out, or say --memory."
         )
     if dry_run:
-        tiled = None if isinstance(place, InMemory) else place
-        say_estimate(purifier, source, output, tiled, symmetrize=symmetrize, as_json=as_json)
+        from garnet.places.estimate import estimate
+
+        say_estimate(
+            lambda extent: estimate(purifier, extent, place),
+            source,
+            output,
+            None if isinstance(place, InMemory) else place,
+            symmetrize=symmetrize,
+            as_json=as_json,
+        )
         return
     if not isinstance(place, InMemory):
         summary = purify_on_disk(purifier, source, place, symmetrize=symmetrize)
