@@ -30,7 +30,7 @@ from garnet.audit.judged import CONFIRMED, REFUTED, Judged, judgement
 from garnet.audit.planted import COPIES, planted
 from garnet.audit.tiled_audit import TiledAudit
 from garnet.audit.words import Words, against, plain, sentences
-from garnet.errors import GraphError, ParameterError
+from garnet.errors import GraphError, ParameterError, brief
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
@@ -326,7 +326,11 @@ def audit(
         if told:
             raise ParameterError("Edges that a person judged can only be learnt from in memory; audit with InMemory().")
         return audit_in_tiles(graph, place, seed=seed, symmetrize=symmetrize, progress=progress)
-    place = place or InMemory(device=device)
+    place = InMemory(device=device) if place is None else place
+    if not isinstance(place, InMemory):
+        raise ParameterError(
+            f"The 'place' parameter of audit must be InMemory, OnDisk or OnCluster. Got {brief(place)}."
+        )
     if place.spectrum is not None:
         raise ParameterError("The 'spectrum' of InMemory is of one graph, but an audit looks at four; leave it out.")
     require_device(place.device, "InMemory")

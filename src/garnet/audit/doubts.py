@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit.evidence import Reasons, why_no_classes
+from garnet.audit.blocks import why_no_classes
+from garnet.audit.evidence import Reasons
 from garnet.errors import GraphError
 from garnet.graph.graph import Split
 from garnet.purify.calibration import Doubt, Evidence, learn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from garnet.audit.evidence import purifier
+from garnet.audit.blocks import purifier
 from garnet.audit.planted import COPIES
 from garnet.places.costs import SECONDS_A_PAIR, Cost, Sizes
 from garnet.places.estimate import Estimate, sizes_of

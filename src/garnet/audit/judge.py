@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit.evidence import FEATURE_RANK, Places, sums_around
+from garnet.audit.blocks import FEATURE_RANK
+from garnet.audit.evidence import Places, sums_around
 from garnet.audit.looks import of_neighborhood
 from garnet.graph.graph import Graph
 from garnet.linalg.device_graph import Resident

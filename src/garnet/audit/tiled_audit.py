@@ -37,7 +37,7 @@ class TiledAudit(AnyAudit):
         parts: into how many parts the nodes were cut, and so the tables.
         place: where it ran.
         stages: cost of each stage; none if it was done before.
-        nodes: all of them as columns, where the place had no output.
+        node_columns: all nodes, where the place had no output.
         done_before: whether the very same call had made the output earlier, and nothing was to be done.
     """
 
@@ -53,7 +53,7 @@ class TiledAudit(AnyAudit):
     parts: int
     place: str
     stages: tuple[Stage, ...] = ()
-    nodes: Columns | None = None
+    node_columns: Columns | None = None
     done_before: bool = False
 
     @property
@@ -82,17 +82,17 @@ class TiledAudit(AnyAudit):
         return float(self.figures["false_alarms"])
 
     def edge_table(self) -> Columns:
-        """The most suspicious thousand edges as columns; `edges` has all."""
+        """The most suspicious thousand edges as columns; `batches` has all."""
         return self.top
 
     def node_table(self) -> Columns:
         """The ranked nodes as columns: name, stability, neighbours, how many of their edges are doubted, and score."""
-        if self.nodes is not None:
-            return self.nodes
+        if self.node_columns is not None:
+            return self.node_columns
         pieces = list(self._pieces(nodes=True))
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
-    def edges(self) -> Iterator[Columns]:
+    def batches(self) -> Iterator[Columns]:
         """All edges, the most suspicious first, some at a time, as columns.
 
         Raises:

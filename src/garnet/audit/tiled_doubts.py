@@ -1,4 +1,4 @@
-"""How suspicious the edges of a graph in tiles are, one file a tile, and what that comes to at the nodes.
+"""How suspicious the edges of a graph in tiles are, one file a tile.
 
 Beside 100 MB, a task holds at most what is known of the nodes of two parts, and 70 bytes for each edge of its tile; or,
 while common neighbours are counted, what `garnet.places.tiled_scores` says.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +19,9 @@ from garnet.audit.doubts import Learnt, judged_by
 from garnet.audit.looks import seen_of
 from garnet.audit.tiled_ground import PartBlocks, Ranks, sides_of
 from garnet.audit.words import against
-from garnet.places.column_file import Layout, read_columns, write_columns
+from garnet.places.column_file import Layout, write_columns
 from garnet.places.tiled_scores import tile_shared_neighbors
 from garnet.places.tiles import TiledGraph
-
-TOP = 1_000
-"""Edges, the most suspicious, that are held in memory."""
 
 _WORDS = ("word_1", "word_2", "word_3")
 _AT_ONCE = 1 << 18  # edges that are weighed together
@@ -83,77 +80,6 @@ def judge_tile(task: Judged) -> None:
     found = [np.concatenate(every) for every in zip(*pieces, strict=True)]
     order = np.argsort(-found[2], kind="stable")
     write_columns(task.target, task.layout, [column[order] for column in found])
-
-
-class Cuts(NamedTuple):
-    """Where the ranked edges are cut: each piece begins with an edge that is so suspicious, and has these ends."""
-
-    suspicion: NDArray[np.float64]
-    keys: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, suspicion: NDArray[np.float64], keys: NDArray[np.int64], pieces: int) -> Cuts:
-        """Cuts of about equal pieces, by some of the edges; `keys` are the numbers of their ends as a pair."""
-        order = np.lexsort((keys, -suspicion))
-        chosen = order[np.arange(1, pieces) * len(order) // pieces]
-        return cls(suspicion[chosen], keys[chosen])
-
-    def places(self, suspicion: NDArray[np.float64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each piece begins among ranked edges, and where the last ends."""
-        found = [0]
-        for least, key in zip(self.suspicion, self.keys, strict=True):
-            low, high = (int(np.searchsorted(-suspicion, -least, side)) for side in ("left", "right"))
-            found.append(low + int(np.searchsorted(keys[low:high], key)))
-        return np.array([*found, len(suspicion)])
-
-
-class Digest(NamedTuple):
-    """What a row of tiles comes to.
-
-    Attributes:
-        edges: how many there are.
-        suspicion: of all of them, in sum.
-        doubted: how many are doubted.
-        suspicion_of_doubted: of these, in sum.
-        at_rows: (rows, 2) the suspicion and the number of doubted edges at each node of the part.
-        at_columns: (n - ..., 2) the same at the second ends, from this part on.
-        places: for each tile, where each piece of the ranked edges begins.
-        top: for each tile, the columns of its most suspicious edges.
-    """
-
-    edges: int
-    suspicion: float
-    doubted: int
-    suspicion_of_doubted: float
-    at_rows: NDArray[np.float64]
-    at_columns: NDArray[np.float64]
-    places: list[NDArray[np.int64]]
-    top: list[list[NDArray[Any]]]
-
-
-def digest_row(graph: TiledGraph, i: int, files: Sequence[Path], layout: Layout, cuts: Cuts) -> Digest:
-    """What the tiles (i, i), (i, i + 1) and so on come to."""
-    bounds, n = graph.bounds, graph.num_nodes
-    counts = [0.0, 0.0, 0.0, 0.0]
-    at_rows, at_columns = np.zeros((bounds[i + 1] - bounds[i], 2)), []
-    places, top = [], []
-    for j, file in enumerate(files, start=i):
-        first, second, suspicion = read_columns(file, layout, ("first", "second", "suspicion"))
-        doubted = suspicion > 0.5
-        for number, value in enumerate((len(first), suspicion.sum(), doubted.sum(), suspicion[doubted].sum())):
-            counts[number] += float(value)
-        at_rows += _at(first, suspicion, doubted, len(at_rows))
-        at_columns.append(_at(second, suspicion, doubted, bounds[j + 1] - bounds[j]))
-        places.append(cuts.places(suspicion, (first.astype(np.int64) + bounds[i]) * n + second + bounds[j]))
-        top.append(read_columns(file, layout, tuple(layout), end=min(TOP, len(first))))
-    edges, total, doubted_edges, of_doubted = counts
-    return Digest(int(edges), total, int(doubted_edges), of_doubted, at_rows, np.concatenate(at_columns), places, top)
-
-
-def _at(
-    ends: NDArray[np.int32], suspicion: NDArray[np.float64], doubted: NDArray[np.bool_], rows: int
-) -> NDArray[np.float64]:
-    return np.stack([np.bincount(ends, weight, rows) for weight in (suspicion, doubted)], axis=1)
 
 
 def joined(

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit.evidence import Blocks, Reasons
+from garnet.audit.blocks import Blocks
+from garnet.audit.evidence import Reasons
 from garnet.audit.looks import Side, seen_of, spoken_of, weights_of
 from garnet.graph.graph import Split
 from garnet.places.row_store import RowFile, RowMatrix, write
@@ -34,7 +35,7 @@ Place = tuple[RowFile, int]
 
 @dataclass(frozen=True, eq=False)
 class GroundInTiles:
-    """See `garnet.audit.evidence.Ground`."""
+    """See `garnet.audit.blocks.Ground`."""
 
     work: GraphOnDisk
 

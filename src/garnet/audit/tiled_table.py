@@ -74,11 +74,15 @@ def write_nodes(graph: TiledGraph, nodes: Columns, folder: Path, ending: str) ->
     """Write the nodes, the least stable first, in as many pieces as the graph has parts."""
     order = np.argsort(nodes["stability"], kind="stable")
     for piece, some in enumerate(np.array_split(order, graph.parts)):
-        save_table(ranked_nodes(graph, nodes, some), node_file(folder, piece, ending))
+        save_table(_chosen(graph, nodes, some), node_file(folder, piece, ending))
 
 
-def ranked_nodes(graph: TiledGraph, nodes: Columns, some: NDArray[np.int64]) -> Columns:
-    """Some nodes as `garnet.audit.Audit.node_table` has them."""
+def ranked_nodes(graph: TiledGraph, nodes: Columns) -> Columns:
+    """All nodes as `garnet.audit.Audit.node_table` has them."""
+    return _chosen(graph, nodes, np.argsort(nodes["stability"], kind="stable"))
+
+
+def _chosen(graph: TiledGraph, nodes: Columns, some: NDArray[np.int64]) -> Columns:
     return {"node": names_of(graph, some), **{name: column[some] for name, column in nodes.items()}}
 
 

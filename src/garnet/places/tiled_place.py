@@ -40,6 +40,9 @@ from garnet.progress import Progress
 from garnet.purify.result import Purification, plain_parameters
 from garnet.spectral import Chebyshev
 
+TILES = "tiles"
+"""Folder of the tiles of the input, in the directory of a run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TiledPlace:
@@ -230,7 +233,7 @@ class Task:
             if self.as_table:
                 run.require_package(*NEEDED)
             run.require_folder(folder)
-        clock, tiles, planted = Resumable(journal, self.progress), folder / "tiles", folder / "planted"
+        clock, tiles, planted = Resumable(journal, self.progress), folder / TILES, folder / "planted"
         plants, written = self.method.support == "auto", list[Path]()
 
         def tile() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 
 from garnet import InMemory, OnDisk, as_graph
 from garnet.audit import TiledAudit, audit, tiled_ground
-from garnet.audit.evidence import purifier
+from garnet.audit.blocks import purifier
 from garnet.audit.planted import planted
 from garnet.audit.tiled_planted import pairs_to_plant, usual_weight
 from garnet.datasets import block_model, class_features, cora, random_split
@@ -52,7 +52,7 @@ def test_what_is_found_on_disk_is_what_is_found_in_memory(name, tmp_path):
     assert (found.doubted_edges, found.labels) == (expected.doubted_edges, expected.labels)
     np.testing.assert_allclose(np.sort(found.planted), np.sort(expected.planted), atol=5e-3)
 
-    edges, table = collected(found.edges()), expected.edge_table()
+    edges, table = collected(found.batches()), expected.edge_table()
     assert (np.diff(edges["suspicion"]) <= 0).all()
     assert list(edges) == [column for column in table if column != "group"]
     back = np.lexsort((edges["target"], edges["source"]))
@@ -96,7 +96,7 @@ def test_of_many_edges_some_are_enough_to_rank_the_others(monkeypatch, tmp_path)
     found = audit(graph, place=on_disk(output=tmp_path / "out"))
     assert found.share == pytest.approx(expected.share, rel=0.3)  # as that of another seed would be
     assert found.power == pytest.approx(expected.power, abs=0.02)
-    table = collected(found.edges())
+    table = collected(found.batches())
     suspicion = table["suspicion"][np.lexsort((table["target"], table["source"]))]
     assert np.corrcoef(suspicion, expected.suspicion)[0, 1] > 0.99
     assert ((suspicion > 0.5) == expected.doubted).mean() > 0.98
@@ -115,7 +115,7 @@ def test_tables_name_nodes_as_the_user_does_and_may_be_text(tmp_path):
         first = next(csv.DictReader(file))
     pair, table = {first["source"], first["target"]}, expected.edge_table()
     assert pair == {table["source"][0], table["target"][0]}
-    edges = collected(found.edges())
+    edges = collected(found.batches())
     assert edges["smaller_degree"].dtype.kind == "i"
     assert edges["suspicion"] == pytest.approx(table["suspicion"], abs=5e-3)
     assert set(found.node_table()["node"]) == set(names)
@@ -130,7 +130,7 @@ def test_without_an_output_the_worst_edges_and_the_nodes_are_held():
     assert repr(found).startswith("TiledAudit(700 nodes;")
     assert [stage.name for stage in found.stages] == STAGES
     with pytest.raises(GarnetError, match="where the place has an output"):
-        found.edges()
+        found.batches()
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
