@@ -11,9 +11,9 @@ from garnet.purify.place import Place
 
 SECONDS_A_LOOK = 1.0
 """To look at the edges among which others are ranked, and to plant edges."""
-SECONDS_AN_EDGE = 4e-6
-"""To rank the reasons for an edge, to weigh them, and to write it to a tile and to a table: on a drawn graph of 1.1 M
-edges."""
+SECONDS_AN_EDGE = 5.5e-6
+"""To rank the reasons for an edge, to weigh them, and to write it to a tile and to a table: on drawn graphs of up to
+4.7 M edges."""
 _HELD_IN_MEMORY, _HELD_IN_TILES, _AT_LEAST = 500, 250, 128 << 20
 """Bytes of an edge, of one that is written to a table, and of the edges that are weighed together."""
 _JUDGED, _IN_A_TABLE = 64, 100

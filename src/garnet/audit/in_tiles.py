@@ -16,14 +16,12 @@ import numpy as np
 import torch
 
 from garnet.audit.blocks import Blocks, blocks_of, features_of, purifier
-from garnet.audit.doubts import (
-    joined_evidence,
-    nothing_to_audit,
-)
+from garnet.audit.doubts import joined_evidence, nothing_to_audit
 from garnet.audit.planted import COPIES
 from garnet.audit.tiled_audit import TiledAudit
 from garnet.audit.tiled_ground import GroundInTiles, Sample, sample_of
 from garnet.audit.tiled_planted import pairs_to_plant, usual_weight
+from garnet.audit.tiled_table import require_folder_of_tables
 from garnet.audit.tiled_task import AuditTask
 from garnet.audit.tiled_verdict import Looked, doubt
 from garnet.errors import ParameterError
@@ -38,8 +36,6 @@ from garnet.places.tiled_work import GraphOnDisk
 from garnet.progress import Progress
 from garnet.purify.calibration import Evidence
 from garnet.purify.garnet import GARNET
-
-_SHOWN_PLANTED = 10_000  # of the planted edges, whose suspicion is noted
 
 
 def audit_in_tiles(
@@ -57,6 +53,8 @@ def audit_in_tiles(
     """
     if place.ledger:
         raise ParameterError("The 'ledger' of a place is what purifying keeps of edges; for an audit, leave it out.")
+    if place.output is not None:
+        require_folder_of_tables(Path(place.output))
     method, source = purifier(seed), source_of(graph, symmetrize=symmetrize)
     task = AuditTask(place=place, method=method, source=source, symmetrize=symmetrize, progress=progress)
     with sharing(), task.open() as work:

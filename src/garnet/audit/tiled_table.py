@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ from numpy.typing import NDArray
 
 from garnet.audit.tiled_doubts import joined, words_of
 from garnet.audit.words import sentences
+from garnet.errors import GarnetError, GraphError
+from garnet.io.formats import format_of
 from garnet.io.table_file import save_table
 from garnet.places.column_file import Layout, read_columns
 from garnet.places.tiles import TiledGraph
+
+ENDINGS = (".csv", ".parquet")
 
 Columns = dict[str, NDArray[Any]]
 
@@ -21,6 +26,21 @@ Columns = dict[str, NDArray[Any]]
 def ending_of(output: Path) -> str:
     """How the tables are written: as .csv where the name of their folder ends so, and otherwise as .parquet."""
     return ".csv" if output.suffix.lower() == ".csv" else ".parquet"
+
+
+def require_folder_of_tables(output: Path) -> None:
+    """Refuse a folder whose name says that it is a file of another kind.
+
+    Raises:
+        GarnetError: it does.
+    """
+    if output.suffix.lower() in ENDINGS:
+        return
+    with suppress(GraphError):
+        format_of(output, "write")
+        raise GarnetError(
+            f"The tables of an audit are .csv or .parquet files in a folder whose name says which. Got {output.name!r}."
+        )
 
 
 def edge_file(folder: Path, piece: int, ending: str) -> Path:

@@ -113,6 +113,7 @@ def audit(
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
     from garnet.audit.judged import read_pairs, require_pairs
+    from garnet.audit.tiled_table import require_folder_of_tables
     from garnet.graph.files import require_archive
     from garnet.io.table_file import require_table, save_table
 
@@ -128,6 +129,8 @@ def audit(
             "--device": None if device == "cpu" else device,
         }
         _require_alone(asked)
+        if output is not None:
+            require_folder_of_tables(output)
         place = place_of(memory, cluster, output=output, scratch=scratch, overwrite=overwrite)
         if dry_run:
             _say_estimate(source, place, seed=seed, symmetrize=symmetrize, as_json=as_json)

@@ -152,6 +152,10 @@ def test_a_graph_without_edges_and_what_only_memory_has(tmp_path):
         audit(DRAWN, place=on_disk(), refuted=[(0, 1)])
     with pytest.raises(ParameterError, match="'ledger' of a place"):
         audit(DRAWN, place=on_disk(ledger=True))
+    with pytest.raises(GarnetError, match=r"folder whose name says which. Got 'found.tsv'"):
+        audit(DRAWN, place=on_disk(output=tmp_path / "found.tsv"))
+    with pytest.raises(ParameterError, match="'place' parameter of audit must be InMemory"):
+        audit(DRAWN, place="disk")
     with pytest.raises(ParameterError, match="beside a place"):
         audit(DRAWN, place=InMemory(), device="cuda")
     spectrum = Spectrum(torch.ones(1), torch.ones(700, 1), torch.zeros(1), 0)
