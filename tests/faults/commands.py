@@ -87,6 +87,8 @@ COMMANDS = [
         ".csv",
         source="data/true.csv",
     ),
+    Command("audit --memory", "audit data/graph.npz --memory 1GiB -o {out}", "", folder=True, long=True),
+    Command("audit --memory to CSV", "audit data/graph.npz --memory 1GiB -o {out}", ".csv", folder=True, long=True),
     Command("audit --result", "audit data/graph.npz --result {out}", ".npz"),
     Command("audit --report", "audit data/graph.npz --report {out}", ".html"),
     Command("attack", "attack data/graph.npz -a random -b 5 -o {out}", ".npz"),

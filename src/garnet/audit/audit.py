@@ -6,20 +6,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from garnet.audit.evidence import Reasons, reasons_of, unit_features, why_no_classes
+from garnet.audit.any_audit import AnyAudit
+from garnet.audit.doubts import (
+    joined_evidence,
+    judged_by,
+    labels_in_words,
+    learnt_from,
+    nothing_to_audit,
+    stability,
+)
+from garnet.audit.evidence import Reasons, reasons_of, unit_features
 from garnet.audit.feedback import revise
 from garnet.audit.groups import Group, found_groups
+from garnet.audit.in_tiles import audit_in_tiles
 from garnet.audit.judge import AuditJudge
 from garnet.audit.judged import CONFIRMED, REFUTED, Judged, judgement
-from garnet.audit.planted import planted
+from garnet.audit.planted import COPIES, planted
+from garnet.audit.tiled_audit import TiledAudit
 from garnet.audit.words import Words, against, plain, sentences
-from garnet.errors import GraphError
+from garnet.errors import GraphError, ParameterError, brief
 from garnet.graph.graph import Edges, Graph, as_graph
 from garnet.graph.html import html_table
 from garnet.graph.provenance import Provenance
@@ -27,17 +38,16 @@ from garnet.io.frames import data_frame
 from garnet.io.table_file import save_table
 from garnet.linalg.threads import sharing
 from garnet.parameters import Seed, require_arguments, require_device
+from garnet.places.tiled_place import TiledPlace
 from garnet.progress import Clock, Progress, Stage
-from garnet.purify.calibration import WEAK, Doubt, Evidence, learn
+from garnet.purify.calibration import Evidence, learn
+from garnet.purify.memory import InMemory
 from garnet.purify.verdicts import Judging, Later, Verdicts
-
-# Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like.
-_COPIES = 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit:
-    """What an audit found.
+class Audit(AnyAudit):
+    """What an audit of a graph in memory found.
 
     Attributes:
         graph: the graph that was audited.
@@ -104,25 +114,29 @@ class Audit:
         return self.suspicion > 0.5
 
     @property
-    def blind(self) -> bool:
-        """Whether made-up edges can hardly be told from others here, or none could be planted to compare with."""
-        return not len(self.planted) or self.power <= WEAK
+    def num_nodes(self) -> int:
+        """See `AnyAudit`."""
+        return self.graph.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """See `AnyAudit`."""
+        return int(self.edges.shape[1])
+
+    @property
+    def doubted_edges(self) -> int:
+        """See `AnyAudit`."""
+        return int(self.doubted.sum())
+
+    @property
+    def unstable_nodes(self) -> int:
+        """See `AnyAudit`."""
+        return int((self.nodes < 0.5).sum())
 
     @property
     def false_alarms(self) -> float:
-        """About which share of the doubted edges is true after all, if suspicion is right; 0 where none is doubted.
-
-        It cannot know of true edges that are there by mere chance: these look as planted ones do.
-        """
+        """See `AnyAudit`."""
         return float(1 - self.suspicion[self.doubted].mean()) if self.doubted.any() else 0.0
-
-    @property
-    def caveat(self) -> str:
-        """What has to be supposed for `share` and `false_alarms` to be right, in a sentence."""
-        return (
-            "These counts are estimates, which suppose random made-up edges and no true edge there by chance; the "
-            "ranking is more reliable."
-        )
 
     @property
     def reason(self) -> NDArray[Any]:
@@ -178,7 +192,7 @@ class Audit:
         return data_frame(self.node_table() if nodes else self.edge_table())
 
     def edge_table(self) -> dict[str, NDArray[Any]]:
-        """The ranked edges as columns: both ends by their names, suspicion, the reasons, and the group, 0 for none."""
+        """See `AnyAudit`; with the group of each edge, 0 for none."""
         order, names = self.order, self._names
         first, second = (names[ends[order]] for ends in self.edges)
         reasons = {name: column[order] for name, column in self.reasons.items()}
@@ -213,30 +227,14 @@ class Audit:
         return {name: column[order] for name, column in columns.items()}
 
     def summary(self) -> dict[str, Any]:
-        """The figures of this audit as plain values, ready for JSON."""
-        return {
-            "nodes": self.graph.num_nodes,
-            "edges": int(self.edges.shape[1]),
-            "doubted": int(self.doubted.sum()),
-            "false_alarms": self.false_alarms,
-            "share": self.share,
-            "power": self.power,
-            "unstable_nodes": int((self.nodes < 0.5).sum()),
-            "weights": dict(self.weights),
-            "caveat": self.caveat,
-            "labels": self.labels,
-            "groups": len(self.groups()),
-        } | self._told()
+        """See `AnyAudit`."""
+        return super().summary() | {"groups": len(self.groups())} | self._told()
 
     def _told(self) -> dict[str, int]:
         """How many edges were judged, if any were."""
         if self.judged is None:
             return {}
         return {"confirmed": int((self.judged == CONFIRMED).sum()), "refuted": int((self.judged == REFUTED).sum())}
-
-    def __repr__(self) -> str:
-        doubted = f"{self.doubted.sum():,} of {self.edges.shape[1]:,} edges doubted"
-        return f"Audit({self.graph.num_nodes:,} nodes; {doubted}; share {self.share:.3f}; power {self.power:.3f})"
 
     def _repr_html_(self) -> str:
         rows = {"nodes": f"{self.graph.num_nodes:,}", "edges": f"{self.edges.shape[1]:,}"}
@@ -252,15 +250,45 @@ class Audit:
         return np.arange(self.graph.num_nodes) if self.graph.names is None else self.graph.names
 
 
+@overload
 def audit(
     graph: Any,
     *,
+    place: TiledPlace,
     confirmed: Iterable[Any] | None = None,
     refuted: Iterable[Any] | None = None,
     seed: int = 0,
     device: str = "cpu",
+    symmetrize: bool = False,
     progress: Progress | None = None,
-) -> Audit:
+) -> TiledAudit: ...
+
+
+@overload
+def audit(
+    graph: Any,
+    *,
+    place: InMemory | None = None,
+    confirmed: Iterable[Any] | None = None,
+    refuted: Iterable[Any] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> Audit: ...
+
+
+def audit(
+    graph: Any,
+    *,
+    place: InMemory | TiledPlace | None = None,
+    confirmed: Iterable[Any] | None = None,
+    refuted: Iterable[Any] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> Audit | TiledAudit:
     """Say which edges of a graph should not be believed. It knows nothing of any attack.
 
     Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.evidence`). What their sum
@@ -273,11 +301,14 @@ def audit(
     edges changes the rest (`garnet.audit.feedback`).
 
     Args:
-        graph: anything that `as_graph` reads.
+        graph: anything that `as_graph` reads; for a place other than memory, best the path of its file.
+        place: where to do it: `InMemory`, `OnDisk` or `OnCluster`; see `garnet.audit.in_tiles` for the latter two. None
+            is in memory.
         confirmed: edges that are known to be true, as pairs of names of nodes, or of numbers if these have no names.
         refuted: edges that are known to be made up.
         seed: of everything random; the same seed gives the same bytes on a CPU.
-        device: `cpu`, `cuda`, or any that torch knows.
+        device: `cpu`, `cuda`, or any that torch knows, if no place is given.
+        symmetrize: accept a directed graph, and audit each of its edges as an undirected one.
         progress: called with the name of each stage as it begins.
 
     Example:
@@ -287,59 +318,61 @@ def audit(
         True
     """
     require_arguments("audit", seed=(seed, Seed))
+    if place is not None and device != "cpu":
+        raise ParameterError(f"The device {device!r} is said beside a place; say it there: InMemory(device=...).")
     require_device(device, "audit")
-    graph = as_graph(graph)
-    if not graph.num_edges:
-        raise GraphError(f"The graph has {graph.num_nodes} nodes and no edges between them; there is nothing to audit.")
     told = confirmed is not None or refuted is not None
+    if isinstance(place, TiledPlace):
+        if told:
+            raise ParameterError("Edges that a person judged can only be learnt from in memory; audit with InMemory().")
+        return audit_in_tiles(graph, place, seed=seed, symmetrize=symmetrize, progress=progress)
+    place = InMemory(device=device) if place is None else place
+    if not isinstance(place, InMemory):
+        raise ParameterError(
+            f"The 'place' parameter of audit must be InMemory, OnDisk or OnCluster. Got {brief(place)}."
+        )
+    if place.spectrum is not None:
+        raise ParameterError("The 'spectrum' of InMemory is of one graph, but an audit looks at four; leave it out.")
+    require_device(place.device, "InMemory")
+    graph = as_graph(graph, symmetrize=symmetrize)
+    if not graph.num_edges:
+        raise nothing_to_audit(graph.num_nodes)
     judged = judgement(graph, confirmed, refuted) if told else None
     with sharing(graph):
-        return _audited(graph, judged, seed, device, Clock(progress))
+        return _audited(graph, judged, seed, place, Clock(progress))
 
 
-def _audited(graph: Graph, judged: Judged | None, seed: int, device: str, clock: Clock) -> Audit:
+def _audited(graph: Graph, judged: Judged | None, seed: int, place: InMemory, clock: Clock) -> Audit:
     """What `audit` does once all is checked."""
     with clock("reasons"):
-        features = unit_features(graph, seed=seed, device=device)
-        reasons = reasons_of(graph, features, seed=seed, device=device, places=True)
+        features = unit_features(graph, seed=seed, place=place)
+        reasons = reasons_of(graph, features, seed=seed, place=place, places=True)
     parts, own = [], []
-    for number in range(_COPIES):
-        with clock(f"plant {number + 1} of {_COPIES}"):
-            copy, new = planted(graph, seed=(seed, number), device=device)
-            there = reasons_of(copy, features, seed=seed, device=device)
+    for number in range(COPIES):
+        with clock(f"plant {number + 1} of {COPIES}"):
+            copy, new = planted(graph, seed=(seed, number), device=place.device)
+            there = reasons_of(copy, features, seed=seed, place=place)
             parts.append(there.evidence(new))
             own += [profile] if (profile := there.profiles(new)) is not None else []
     with clock("doubt"):
-        found = _verdict(graph, reasons, _joined(parts), _joined(own), judged, seed)
+        found = _verdict(graph, reasons, joined_evidence(parts), joined_evidence(own), judged, seed)
     return replace(found, stages=tuple(clock.stages))
-
-
-def _joined(parts: list[Evidence]) -> Evidence:
-    none = np.zeros(0)
-    return Evidence(*(np.concatenate([none, *(getattr(one, part) for one in parts)]) for part in ("belief", "degrees")))
 
 
 def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None, seed: int) -> Audit:
     """The audit of a graph by what is known of its edges, of false ones, and of what a person said of some."""
-    power, suspicion, fakes, beside = 0.5, np.zeros(graph.num_edges), np.zeros(0), None
-    edges, profiles = graph.edges, _by_profiles(reasons, own)
-    found, weights = Doubt(say=0.0, slope=0.0, level=0.0, power=power), reasons.weights
-    if len(false.belief):
-        # The more shared neighbours count, the less is left for degrees to tell.
-        found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
-        reasons = replace(reasons, weights={**reasons.weights, "degrees": found.say})
-        power, suspicion = found.power, found.suspicion(reasons.belief).cpu().numpy()
-        fakes = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
-        weights = reasons.weights
-        if judged is not None and judged.any():
-            revised = revise(edges, graph.num_nodes, reasons, found, judged)
-            suspicion, beside = revised.suspicion, revised.beside
-            reasons = replace(reasons, weights=revised.weights)
+    edges, profiles, beside = graph.edges, _by_profiles(reasons, own), None
+    learnt = learnt_from(reasons, false)
+    reasons, suspicion = judged_by(reasons, learnt)
+    if judged is not None and judged.any() and len(learnt.planted):
+        revised = revise(edges, graph.num_nodes, reasons, learnt.doubt, judged)
+        suspicion, beside = revised.suspicion, revised.beside
+        reasons = replace(reasons, weights=revised.weights)
     elif judged is not None:
         suspicion[judged == REFUTED] = 1.0
     later: Later | None = None
     if reasons.places is not None:
-        later = partial(AuditJudge.of, graph, reasons.places, weights, found, suspicion, seed)
+        later = partial(AuditJudge.of, graph, reasons.places, learnt.weights, learnt.doubt, suspicion, seed)
     believed = np.bincount(edges.ravel(), np.tile(1 - suspicion, 2), graph.num_nodes)
     counts = np.bincount(edges.ravel(), minlength=graph.num_nodes)
     shared = reasons.columns["shared_neighbors"] > 0
@@ -349,15 +382,15 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, jud
         edges=edges,
         suspicion=suspicion,
         reasons={**reasons.columns, "because": reasons.because},
-        nodes=np.where(counts > 0, believed / np.maximum(counts, 1), 1.0),
+        nodes=stability(believed, counts),
         weights=reasons.weights,
         share=float(suspicion.mean()),
-        power=power,
-        planted=fakes,
+        power=learnt.doubt.power,
+        planted=learnt.planted,
         against=words,
         profiles=profiles,
         judged=judged,
-        labels=_labels(graph, reasons),
+        labels=labels_in_words(graph.labels, graph.split, graph.num_features, reasons.weights),
         later=later,
     )
 
@@ -368,14 +401,3 @@ def _by_profiles(reasons: Reasons, own: Evidence) -> NDArray[np.float64] | None:
     if mine is None or not len(own.belief):
         return None
     return learn(mine, own, most_say=0.0).suspicion(torch.from_numpy(mine.belief)).numpy()
-
-
-def _labels(graph: Graph, reasons: Reasons) -> str:
-    """Whether labels were used, or why not."""
-    if why := why_no_classes(graph):
-        return f"Labels were not used: {why}."
-    if not reasons.weights["same_class"]:
-        return "Labels were not used: a linear model of them is no better than chance on the validation nodes."
-    train = graph.split.train if graph.split is not None else np.zeros(0, np.int64)
-    known = int((graph.labels[train] >= 0).sum()) if graph.labels is not None else 0
-    return f"Labels of {known:,} training {'node was' if known == 1 else 'nodes were'} used."

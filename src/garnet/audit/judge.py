@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.audit.evidence import FEATURE_RANK, Places, of_neighborhood, sums_around
+from garnet.audit.blocks import FEATURE_RANK
+from garnet.audit.evidence import Places, sums_around
+from garnet.audit.looks import of_neighborhood
 from garnet.graph.graph import Graph
 from garnet.linalg.device_graph import Resident
 from garnet.linalg.edge_products import inner_products
@@ -124,7 +126,8 @@ class AuditJudge:
         seen = torch.zeros(len(NAMES), width)
         seen[:4] = joining.looks(ends, there)
         if self._around is not None:
-            seen[_AROUND] = of_neighborhood(self._around, joining.points[:, joining.rank :], ends, there)
+            features = joining.points[:, joining.rank :]
+            seen[_AROUND] = of_neighborhood((features, features), (self._around, self._around), ends, there)
         if self.places.likely is not None:
             seen[_CLASS] = inner_products(self.places.likely, self.places.likely, ends)
         placed = joining.placed[ends].all(dim=0)
@@ -145,7 +148,8 @@ class AuditJudge:
             sums[known] = self._around[newcomers.nodes[known]]
             for one, other in (ends, ends.flip(0)):
                 sums.index_add_(0, one, block[other])
-            seen[_AROUND] = of_neighborhood(sums, block, ends, torch.ones(ends.shape[1], dtype=torch.bool))
+            every = torch.ones(ends.shape[1], dtype=torch.bool)
+            seen[_AROUND] = of_neighborhood((block, block), (sums, sums), ends, every)
         silent = torch.zeros(len(NAMES), ends.shape[1], dtype=torch.bool)
         silent[_AROUND], silent[_CLASS] = ~(described & placed), True
         return self._found(seen, placed, described, silent, ~placed)

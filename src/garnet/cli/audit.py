@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from garnet.cli.console import Json, Source, Symmetrize, out, printable, read_graph, say_json, stages, with_split
-from garnet.cli.outputs import Outputs, Overwrite
+from garnet.cli.console import (
+    Json,
+    Source,
+    Symmetrize,
+    named_graph,
+    out,
+    printable,
+    read_graph,
+    say_json,
+    stages,
+    with_split,
+)
+from garnet.cli.disk import going_on, place_of, say_estimate
+from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line, require_page
+from garnet.cli.tables import require_plain_tables
+from garnet.errors import ParameterError
 from garnet.progress import Step
 
 if TYPE_CHECKING:
-    from garnet.audit import Audit
+    from garnet.audit import Audit, TiledAudit
+    from garnet.places.on_disk import OnCluster, OnDisk
 
 _SHOWN = {
     "source": "source",
@@ -23,13 +39,24 @@ _SHOWN = {
     "reason": "because",
 }
 
+_INSTEAD = {
+    "--nodes-out": "the nodes are in the folder of the output",
+    "--split": "give the graph a split, or leave it out",
+    "--device": "the work is done on CPUs; leave it out",
+}
+
 
 def audit(
     context: typer.Context,
     source: Source,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to write all edges, the most suspicious first: .csv or .parquet."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where to write all edges, the most suspicious first: .csv or .parquet. With --memory or --cluster a "
+            "folder of such files, and of all nodes.",
+        ),
     ] = None,
     nodes: Annotated[
         Path | None, typer.Option("--nodes-out", help="Where to write all nodes, the least stable first.")
@@ -58,18 +85,60 @@ def audit(
     refuted: Annotated[Path | None, typer.Option(help="Edges known to be made up, which teach, likewise.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Edges to show.")] = 10,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that may be used, such as 8GB; the graph is read in pieces, never held.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786, to do the work.")
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --memory or --cluster: a folder for intermediate files.  [default: that of the output]"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say which edges of a graph should not be believed, and why."""
+    """Say which edges of a graph should not be believed, and why.
+
+    With --memory or --cluster, a run with an output that was stopped goes on where it was when the same command is
+    given again.
+    """
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
     from garnet.audit.judged import read_pairs, require_pairs
+    from garnet.audit.tiled_table import require_folder_of_tables
     from garnet.graph.files import require_archive
     from garnet.io.table_file import require_table, save_table
 
+    if memory is not None or cluster is not None:
+        asked = {
+            "--nodes-out": nodes,
+            "--groups": groups,
+            "--result": result,
+            "--report": report,
+            "--split": split,
+            "--confirmed": confirmed,
+            "--refuted": refuted,
+            "--device": None if device == "cpu" else device,
+        }
+        _require_alone(asked)
+        if output is not None:
+            require_folder_of_tables(output)
+        place = place_of(memory, cluster, output=output, scratch=scratch, overwrite=overwrite)
+        if dry_run:
+            _say_estimate(source, place, seed=seed, symmetrize=symmetrize, as_json=as_json)
+            return
+        _audit_in_tiles(source, place, seed=seed, symmetrize=symmetrize, top=top, as_json=as_json)
+        return
+    if scratch is not None:
+        raise ParameterError("An audit in memory has no intermediate files; leave --scratch out, or say --memory.")
     for path in (output, nodes, groups):
         if path is not None:
             require_table(path, "A table of an audit")
@@ -80,6 +149,9 @@ def audit(
         require_page(report)
     if result is not None:
         require_archive(result, "An audit")
+    if dry_run:
+        _say_estimate(source, None, output=output, seed=seed, symmetrize=symmetrize, as_json=as_json)
+        return
     outputs = Outputs(
         context, written=["output", "nodes", "groups", "result", "report"], read=["source", "confirmed", "refuted"]
     )
@@ -112,7 +184,56 @@ def audit(
     say_audit(found, source, top)
 
 
-def say_audit(found: Audit, source: Path, top: int) -> None:
+def _require_alone(asked: Mapping[str, object]) -> None:
+    """Refuse what needs the whole graph in memory."""
+    for option, value in asked.items():
+        if value is not None:
+            cure = _INSTEAD.get(option, f"leave {option} out")
+            raise ParameterError(f"With --memory or --cluster there is no {option}; {cure}.")
+
+
+def _say_estimate(
+    source: Path,
+    place: OnDisk | OnCluster | None,
+    *,
+    seed: int,
+    symmetrize: bool,
+    as_json: bool,
+    output: Path | None = None,
+) -> None:
+    from garnet.audit.estimate import estimate_audit
+
+    if place is not None:
+        require_plain_tables()
+        output = None if place.output is None else Path(place.output)
+    say_estimate(
+        lambda extent: estimate_audit(extent, place, seed=seed),
+        source,
+        output,
+        place,
+        symmetrize=symmetrize,
+        as_json=as_json,
+        settings=False,
+    )
+
+
+def _audit_in_tiles(
+    source: Path, place: OnDisk | OnCluster, *, seed: int, symmetrize: bool, top: int, as_json: bool
+) -> None:
+    from garnet.audit import audit as run
+
+    require_plain_tables()
+    with going_on(place) as progress:
+        found = run(named_graph(source) or source, place=place, seed=seed, symmetrize=symmetrize, progress=progress)
+    if found.done_before and found.folder is not None:
+        say_done(found.folder, as_json=as_json)
+    elif as_json:
+        say_json({"input": str(source), **found.summary()})
+    else:
+        say_audit(found, source, top)
+
+
+def say_audit(found: Audit | TiledAudit, source: Path, top: int) -> None:
     """Print the verdict and the most suspicious edges."""
     figures = found.summary()
     out.print(f"{printable(source)}: {_verdict(found)}", soft_wrap=True)
@@ -120,7 +241,7 @@ def say_audit(found: Audit, source: Path, top: int) -> None:
         return
     columns = found.edge_table()
     shown = dict(_SHOWN)
-    if found.groups():
+    if "group" in columns and columns["group"].any():
         shown["group"] = "group"
     table = Table(*shown.values())
     for row in zip(*(columns[name][:top].tolist() for name in shown), strict=True):
@@ -134,8 +255,8 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:.2f}" if isinstance(value, float) else printable(value)
 
 
-def _verdict(found: Audit) -> str:
-    m, doubted, unstable = len(found.suspicion), int(found.doubted.sum()), int((found.nodes < 0.5).sum())
+def _verdict(found: Audit | TiledAudit) -> str:
+    m, doubted = found.num_edges, found.doubted_edges
     if not len(found.planted):
         return f"no edge was planted to compare with, so nothing can be said of its {m:,} edges.{_told(found)}"
     planted = f"Of edges planted at random, {100 * found.power:.0f} % looked worse than an edge of the graph"
@@ -147,12 +268,16 @@ def _verdict(found: Audit) -> str:
     return (
         f"{doubted:,} of {m:,} edges are more likely made up than not{wrong}; about {100 * found.share:.1f} % in all "
         f"look made up.\n{planted} (50 % would be chance).\n{found.caveat}{_told(found)}\n{_groups(found)}\n"
-        f"{unstable:,} nodes rely on doubted edges more than on others."
+        f"{found.unstable_nodes:,} nodes rely on doubted edges more than on others."
     )
 
 
-def _told(found: Audit) -> str:
+def _told(found: Audit | TiledAudit) -> str:
     """What the audit was told besides the edges, a line each."""
+    from garnet.audit.tiled_audit import TiledAudit
+
+    if isinstance(found, TiledAudit):
+        return f"\n{found.labels}"
     graph, said = found.graph, found.labels
     if graph.split is None and graph.labels is not None and (graph.labels >= 0).any():
         said += " --split 0.1,0.1 draws one."
@@ -166,7 +291,11 @@ def _told(found: Audit) -> str:
     return "".join(f"\n{line}" for line in lines)
 
 
-def _groups(found: Audit) -> str:
+def _groups(found: Audit | TiledAudit) -> str:
+    from garnet.audit.tiled_audit import NO_GROUPS, TiledAudit
+
+    if isinstance(found, TiledAudit):
+        return NO_GROUPS
     groups = found.groups()
     if not groups:
         return "No group of nodes has more suspicious edges among its members than chance would put there."

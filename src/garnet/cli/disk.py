@@ -1,4 +1,4 @@
-"""`garnet purify` with a limit on memory or on a cluster, and its dry run."""
+"""Commands with a limit on memory or on a cluster, and their dry runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +18,11 @@ from rich.table import Table
 from garnet.cli.console import err, named_graph, out, printable, read_graph, say_json, stages
 
 if TYPE_CHECKING:
-    from garnet.places.estimate import Estimate
+    from garnet.places.estimate import Estimate, Workers
+    from garnet.places.graph_size import Extent
     from garnet.places.on_disk import OnCluster, OnDisk
+    from garnet.places.tiled_place import TiledPlace
+    from garnet.progress import Progress
     from garnet.purify.garnet import GARNET
     from garnet.purify.place import Place
 
@@ -46,21 +49,11 @@ def purify_on_disk(
     """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
     from garnet.graph.files import left_out
     from garnet.graph.graph import Graph
-    from garnet.io.journal import stages_done
-    from garnet.io.targets import require_scratch
     from garnet.places.edge_table import EdgeTable
-    from garnet.places.on_disk import OnCluster
     from garnet.places.to_file import purify_to_file
 
-    output = Path(str(place.output))
-    aside = None if place.scratch is None else require_scratch(Path(place.scratch))
-    graph = named_graph(source) or source
-    if done := stages_done(Path(os.path.realpath(output)), aside):
-        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
-    _give_back_large_blocks()
-    if isinstance(place, OnCluster):
-        _hush_dask()
-    with _stoppable(), stages(lasting=True) as progress:
+    output, graph = Path(str(place.output)), named_graph(source) or source
+    with going_on(place) as progress:
         if names_a_file(output):
             result = purify_to_file(purifier, graph, place=place, symmetrize=symmetrize, progress=progress)
         else:
@@ -74,40 +67,100 @@ def purify_on_disk(
     return result.summary()
 
 
+def place_of(memory: str | None, cluster: str | None, **options: Any) -> OnDisk | OnCluster:
+    """The place that --memory and --cluster ask for, one of which is said."""
+    from garnet.places.on_disk import OnCluster, OnDisk
+
+    if cluster is not None:
+        return OnCluster(cluster=cluster, memory=memory, **options)
+    return OnDisk(memory=str(memory), **options)
+
+
+@contextmanager
+def going_on(place: TiledPlace) -> Iterator[Progress]:
+    """Long work in a place other than memory, which tells what of it was done before, and can be stopped."""
+    from garnet.io.journal import stages_done
+    from garnet.io.targets import require_scratch
+    from garnet.places.on_disk import OnCluster
+
+    aside = None if place.scratch is None else require_scratch(Path(place.scratch))
+    done = [] if place.output is None else stages_done(Path(os.path.realpath(place.output)), aside)
+    if done:
+        err.print(f"going on after {', '.join(done)}, done before", soft_wrap=True)
+    _give_back_large_blocks()
+    if isinstance(place, OnCluster):
+        _hush_dask()
+    with _stoppable(resumes=place.output is not None), stages(lasting=True) as progress:
+        yield progress
+
+
 def say_estimate(
-    purifier: GARNET, source: Path, output: Path, place: Place | None, *, symmetrize: bool, as_json: bool
+    reckon: Callable[[Extent], Estimate],
+    source: Path,
+    output: Path | None,
+    place: Place | None,
+    *,
+    symmetrize: bool,
+    as_json: bool,
+    settings: bool = True,
 ) -> None:
-    """Print about what a purification would take."""
-    found = _estimate(purifier, source, place, symmetrize)
-    disk = next(folder for folder in (output, *output.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
+    """Print about what a purification or an audit would take.
+
+    Args:
+        reckon: gives that for a graph of some size.
+        source: the graph.
+        output: where the result would be.
+        place: where the work would be done; None is in memory.
+        symmetrize: accept a directed graph.
+        as_json: print one JSON object.
+        settings: say which settings the graph would have.
+    """
+    _hush_dask()
+    found = reckon(_extent(source, place, symmetrize))
+    nearest = Path() if output is None else output
+    disk = next(folder for folder in (nearest, *nearest.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112
     free = shutil.disk_usage(disk).free
     if as_json:
-        figures = {"seconds": found.seconds, "memory": found.memory, "disk": found.disk, "free_disk": free}
+        totals = ("seconds", "memory", "disk", "read", "written")
+        figures = {name: getattr(found, name) for name in totals} | {"free_disk": free}
         facts = {**asdict(found), "settings": found.settings.plain()}
         facts["extent"] |= facts["extent"].pop("shape")
-        say_json({"input": str(source), "output": str(output), **figures, **facts})
+        say_json({"input": str(source), "output": None if output is None else str(output), **figures, **facts})
         return
     shape, about = found.extent.shape, "" if found.extent.exact else "about "
     out.print(
-        f"{printable(source)}: {about}{shape.nodes:,} nodes, {about}{shape.edges:,} edges; {found.settings}; "
-        f"{found.parts} part{'s' if found.parts > 1 else ''}",
+        f"{printable(source)}: {about}{shape.nodes:,} nodes, {about}{shape.edges:,} edges; "
+        f"{f'{found.settings}; ' if settings else ''}{found.parts} part{'s' if found.parts > 1 else ''}",
         soft_wrap=True,
     )
+    if found.workers is not None:
+        out.print(_said_of(found.workers), soft_wrap=True)
+    sizes = ("memory", "disk", "read", "written") if found.read else ("memory", "disk")
     table = Table("stage")
-    for column in ("time", "memory", "disk"):
+    for column in ("time", *sizes):
         table.add_column(column, justify="right")
     for cost in found.costs:
-        table.add_row(cost.name, duration(cost.seconds), amount(cost.memory), amount(cost.disk))
+        table.add_row(cost.name, duration(cost.seconds), *(amount(getattr(cost, name)) for name in sizes))
     table.add_section()
-    table.add_row("all", duration(found.seconds), amount(found.memory), amount(found.disk))
+    table.add_row("all", duration(found.seconds), *(amount(getattr(found, name)) for name in sizes))
     out.print(table)
+    cores = "one core" if found.workers is None else "cores"
+    waits = " What workers wait for storage is not in them: all of them together read and write so many bytes."
     out.print(
-        "Times are those of one core of an AMD EPYC; yours may take a third or three times as long, and longer if the "
-        "spectrum is crowded. Nothing was written.",
+        f"Times are those of {cores} of an AMD EPYC; yours may take a third or three times as long, and longer if the "
+        f"spectrum is crowded.{waits if found.workers is not None else ''} Nothing was written.",
         soft_wrap=True,
     )
     if found.disk > free:
         err.print(f"note: {printable(disk)} has only {amount(free)} free", soft_wrap=True)
+
+
+def _said_of(workers: Workers) -> str:
+    """A cluster in a line."""
+    each = f"{amount(workers.memory)} for each process"
+    if workers.at_once > 1:
+        each += f", which does {workers.at_once} tasks at once"
+    return f"cluster: {workers.count:,} workers, {workers.threads:,} threads; {each}"
 
 
 def duration(seconds: float) -> str:
@@ -146,8 +199,11 @@ def _hush_dask() -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _stoppable(*, resumes: bool) -> Iterator[None]:
     """Ctrl-C ends the process at once, which the intermediate files survive as they do any other end."""
+    if not resumes:
+        yield
+        return
 
     def stop(*_: object) -> NoReturn:
         # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
@@ -162,19 +218,17 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _estimate(purifier: GARNET, source: Path, place: Place | None, symmetrize: bool) -> Estimate:
+def _extent(source: Path, place: Place | None, symmetrize: bool) -> Extent:
     from garnet.errors import GraphError
-    from garnet.places.estimate import estimate
     from garnet.places.graph_size import extent_of
 
     try:
-        extent = extent_of(named_graph(source) or source, symmetrize=symmetrize)
+        return extent_of(named_graph(source) or source, symmetrize=symmetrize)
     except GraphError:
         if place is not None:
             raise
         # Some files can only be read whole.
-        extent = extent_of(read_graph(source, symmetrize))
-    return estimate(purifier, extent, place)
+        return extent_of(read_graph(source, symmetrize))
 
 
 def _say_left_out(output: Path, missing: Sequence[str], instead: str) -> None:

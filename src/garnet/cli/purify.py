@@ -20,7 +20,7 @@ from garnet.cli.console import (
     say_json,
     stages,
 )
-from garnet.cli.disk import names_a_file, purify_on_disk, say_estimate
+from garnet.cli.disk import names_a_file, place_of, purify_on_disk, say_estimate
 from garnet.cli.outputs import Outputs, Overwrite, say_done
 from garnet.cli.report import command_line
 from garnet.cli.tables import require_plain_tables, said_of_tables
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from garnet.graph.graph import Graph
+    from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.result import Purification
     from garnet.purify.settings import Features
 
@@ -117,7 +118,6 @@ def purify(
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
     from garnet.io.table_file import require_table, save_table
-    from garnet.places.on_disk import OnCluster, OnDisk
     from garnet.purify.drawing import DRAWINGS, drawing_of, save_drawing
     from garnet.purify.garnet import GARNET
     from garnet.purify.memory import InMemory
@@ -135,11 +135,8 @@ def purify(
         seed=seed,
     )
     place: InMemory | OnDisk | OnCluster = InMemory(device=device)
-    shared: dict[str, Any] = {"output": output, "scratch": scratch, "overwrite": overwrite}
-    if cluster is not None:
-        place = OnCluster(cluster=cluster, memory=memory, **shared)
-    elif memory is not None:
-        place = OnDisk(memory=memory, **shared)
+    if memory is not None or cluster is not None:
+        place = place_of(memory, cluster, output=output, scratch=scratch, overwrite=overwrite)
     if not isinstance(place, InMemory):
         require_plain_tables()
     if not isinstance(place, InMemory) and device != "cpu":
@@ -164,8 +161,16 @@ def purify(
             "A purification in memory has no intermediate files; leave --scratch out, or say --memory."
         )
     if dry_run:
-        tiled = None if isinstance(place, InMemory) else place
-        say_estimate(purifier, source, output, tiled, symmetrize=symmetrize, as_json=as_json)
+        from garnet.places.estimate import estimate
+
+        say_estimate(
+            lambda extent: estimate(purifier, extent, place),
+            source,
+            output,
+            None if isinstance(place, InMemory) else place,
+            symmetrize=symmetrize,
+            as_json=as_json,
+        )
         return
     if not isinstance(place, InMemory):
         summary = purify_on_disk(purifier, source, place, symmetrize=symmetrize)

@@ -14,7 +14,7 @@ from garnet.io.removal import remove
 from garnet.io.scratch import left_behind
 from garnet.progress import Clock, Progress, Stage
 
-_STAGES = ("tile", "embed", "neighbours", "prune")
+_STAGES = ("tile", "embed", "neighbours", "prune", "reasons", *(f"plant {n} of 3" for n in (1, 2, 3)), "doubt")
 
 T = TypeVar("T")
 

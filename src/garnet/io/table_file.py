@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from garnet.errors import GarnetError, MissingExtra
 from garnet.io.atomic import atomic_path
 from garnet.io.targets import require_file
+from garnet.io.text import reading
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -43,6 +45,38 @@ def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
     with atomic_path(path) as unfinished:
         shown = {name: pa.array(_encodable(column), mask=_mask(column)) for name, column in columns.items()}
         pq.write_table(pa.table(shown), unfinished)
+
+
+def read_tables(
+    files: Iterable[Path], like: Mapping[str, NDArray[Any]], size: int = 1 << 18
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """What `save_table` wrote to some files, some rows at a time.
+
+    Args:
+        files: the files, all .csv or all .parquet.
+        like: columns of these names that hold what those of the files do: whole numbers, numbers or text.
+        size: rows at a time.
+
+    Raises:
+        GraphError: a file cannot be read.
+    """
+    for file in files:
+        with reading(file):
+            if file.suffix.lower() == ".csv":
+                with file.open(encoding="utf-8", newline="") as stream:
+                    rows = csv.reader(stream)
+                    next(rows, None)
+                    while some := list(islice(rows, size)):
+                        found = zip(like.items(), zip(*some, strict=True), strict=True)
+                        yield {name: _typed(column, one) for (name, one), column in found}
+                continue
+            with _parquet()[1].ParquetFile(file) as table:
+                for batch in table.iter_batches(batch_size=size):
+                    yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in like}
+
+
+def _typed(texts: tuple[str, ...], like: NDArray[Any]) -> NDArray[Any]:
+    return np.array(texts, dtype=object if like.dtype.kind in "OU" else like.dtype)
 
 
 def require_table(path: Path, what: str = "A table") -> None:

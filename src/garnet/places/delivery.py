@@ -16,8 +16,9 @@ from garnet.places.tiles import MANIFEST, VERSION
 
 _OURS = re.compile(
     r"((tile|ledger)-\d+-\d+|degrees-\d+|counts-\d+|node-features-\d+)\.bin|node-(labels|train|val|test|names-\d+)\.npy|"
-    r"part-\d{5,}\.parquet"
+    r"(part|_nodes)-\d{5,}\.(parquet|csv)"
 )
+_PARTS = re.compile(r"(part|_nodes)-.*")
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,14 @@ def manifest_name(output: Path) -> str:
     return TABLE_MANIFEST if is_table(output) else MANIFEST
 
 
-def delivered(output: Path) -> Delivered | None:
-    """The result in a folder; None if there is none of ours, or its manifest is damaged."""
-    name = manifest_name(output)
+def delivered(output: Path, name: str = "") -> Delivered | None:
+    """The result in a folder; None if there is none of ours, or its manifest is damaged.
+
+    Args:
+        output: the folder.
+        name: of the manifest; by default that of a graph.
+    """
+    name = name or manifest_name(output)
     try:
         manifest = read_note(output / name)
         if manifest["version"] != VERSION:
@@ -59,9 +65,9 @@ def delivered(output: Path) -> Delivered | None:
         return None
 
 
-def made_by(output: Path, run: str) -> Delivered | None:
-    """The result in a folder, if it is that of this run and every byte is as it was written."""
-    found = delivered(output)
+def made_by(output: Path, run: str, name: str = "") -> Delivered | None:
+    """The result in a folder, if it is that of this run and every byte is as it was written; see `delivered`."""
+    found = delivered(output, name)
     if found is None or found.run != run:
         return None
     try:
@@ -71,7 +77,7 @@ def made_by(output: Path, run: str) -> Delivered | None:
     return found if same else None
 
 
-def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> None:
+def describe(staged: Path, output: Path, run: str, facts: dict[str, Any], name: str = "") -> None:
     """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
 
     The files of a ledger are no part of the graph, but of the result: they go with it when it is replaced.
@@ -81,12 +87,13 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> Non
         output: where it will be.
         run: 16 hex digits.
         facts: plain values.
+        name: of the manifest; by default that of a graph.
     """
-    file = staged / manifest_name(output)
+    file = staged / (name or manifest_name(output))
     if file.name == MANIFEST:
         manifest = read_note(file)
     else:
-        checks = {part.name: checksum(part) for part in sorted(staged.glob("part-*.parquet"))}
+        checks = {part.name: checksum(part) for part in sorted(staged.iterdir()) if _PARTS.fullmatch(part.name)}
         manifest = {"version": VERSION, "checks": checks}
     for strip in staged.glob("strip-*.json"):  # which the manifest now speaks for
         remove(strip)
@@ -94,12 +101,14 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any]) -> Non
     write_note(file, {**manifest, "result": {"run": run, "facts": facts, "ledger": ledger}})
 
 
-def require_free(output: Path, *, overwrite: bool) -> Delivered | None:
+def require_free(output: Path, *, overwrite: bool, name: str = "", what: str = "a finished graph") -> Delivered | None:
     """Refuse a folder in which a result may not be laid.
 
     Args:
         output: the folder, which need not exist.
         overwrite: whether an earlier result of ours may be replaced.
+        name: of the manifest; by default that of a graph.
+        what: such a result is, in words.
 
     Returns:
         The earlier result that is to be replaced; None where there is none.
@@ -109,7 +118,7 @@ def require_free(output: Path, *, overwrite: bool) -> Delivered | None:
     """
     if not output.is_dir() or not any(output.iterdir()):
         return None
-    found = delivered(output)
+    found = delivered(output, name)
     if found is None:
         raise GarnetError(
             f"Cannot write into {output}: it holds files that are no result of ours ({strangers(output)}); give a "
@@ -117,6 +126,6 @@ def require_free(output: Path, *, overwrite: bool) -> Delivered | None:
         )
     if not overwrite:
         raise GarnetError(
-            f"{output} holds a finished graph; choose another folder, or replace it with overwrite=True or --overwrite."
+            f"{output} holds {what}; choose another folder, or replace it with overwrite=True or --overwrite."
         )
     return found

@@ -27,6 +27,7 @@ class Extent:
         pairs: rows of the list of edges, or entries of the matrix, that are read.
         feature_bytes: of all features as tiles keep them.
         text: whether the edges are text, which takes longer to read.
+        teaches: whether labels and a split say of some nodes what class they are of.
         exact: false where the size of the file is all that tells the numbers of nodes and edges.
     """
 
@@ -34,6 +35,7 @@ class Extent:
     pairs: int
     feature_bytes: int = 0
     text: bool = False
+    teaches: bool = False
     exact: bool = True
 
 
@@ -58,6 +60,7 @@ def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent
         pairs=pairs,
         feature_bytes=0 if features is None else features.nbytes,
         text=opened.text is not None,
+        teaches=opened.labels is not None and opened.split is not None,
         exact=exact and whole,
     )
 

@@ -34,11 +34,26 @@ def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int) -> list[Path]:
         The files that were written.
     """
     counts = torch.from_numpy(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
-    new = planted_pairs(counts, lambda pairs: _joined(graph, pairs), seed=seed)
+    new = planted_pairs(counts, lambda pairs: joined_in(graph, pairs), seed=seed)
+    weight = sum(float(graph.degrees(i).sum()) for i in range(graph.parts)) / max(2 * graph.num_edges, 1)
+    add_edges(graph, folder, new, weight)
+    pairs_file = folder.parent / _PAIRS
+    write_array(pairs_file, new.numpy())
+    return [*folder.iterdir(), pairs_file]
+
+
+def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float) -> TiledGraph:
+    """Write the tiles of a graph with more edges, (2, p), none of which it has, all of one weight, to another folder.
+
+    Args:
+        graph: the graph.
+        folder: of the new tiles, in the directory of a run; what an earlier run left of it is removed.
+        new: the edges.
+        weight: of each.
+    """
     with writing(folder):
         remove(folder)
         folder.mkdir()
-    weight = sum(float(graph.degrees(i).sum()) for i in range(graph.parts)) / max(2 * graph.num_edges, 1)
     first, second = np.concatenate([new.numpy(), new.numpy()[::-1]], axis=1)
     for i in range(graph.parts):
         begin, end = graph.bounds[i], graph.bounds[i + 1]
@@ -49,10 +64,7 @@ def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int) -> list[Path]:
         strip = sp.csr_array(sp.hstack([_block(graph, i, j) for j in range(graph.parts)], "csr") + more)
         strip.sort_indices()
         write_strip(folder, i, graph.bounds, strip.indptr, strip.indices, strip.data)
-    finish_like(folder, graph)
-    pairs_file = folder.parent / _PAIRS
-    write_array(pairs_file, new.numpy())
-    return [*folder.iterdir(), pairs_file]
+    return finish_like(folder, graph)
 
 
 def planted_in(folder: Path) -> Tensor:
@@ -74,7 +86,7 @@ def _block(graph: TiledGraph, i: int, j: int) -> sp.csr_array:
     return sp.csr_array((weights, tile.columns, tile.starts), shape=shape)
 
 
-def _joined(graph: TiledGraph, pairs: Tensor) -> Tensor:
+def joined_in(graph: TiledGraph, pairs: Tensor) -> Tensor:
     """Which pairs, (2, q), are edges of a tiled graph."""
     parts = [np.searchsorted(graph.bounds[1:-1], ends, side="right") for ends in pairs.numpy()]
     found = np.zeros(pairs.shape[1], bool)

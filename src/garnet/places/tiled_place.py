@@ -30,7 +30,7 @@ from garnet.places.build import build_tiles
 from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
-from garnet.places.plan import Memory, cut_of
+from garnet.places.plan import Cut, Memory, cut_of
 from garnet.places.planted_tiles import plant_tiles, planted_in
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_result import from_facts, held
@@ -39,6 +39,9 @@ from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress
 from garnet.purify.result import Purification, plain_parameters
 from garnet.spectral import Chebyshev
+
+TILES = "tiles"
+"""Folder of the tiles of the input, in the directory of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,22 @@ class TiledPlace:
         """Who does the work: this process, one task after the other."""
         return run_locally
 
+    def cut(self, method: Any, features: int, run: Run) -> Cut:
+        """What decides into how many parts a graph is cut.
+
+        Args:
+            method: the purifier.
+            features: of a node, of the graph.
+            run: who does the work.
+        """
+        cut = replace(cut_of(method, features, self.memory), least=self.parts)
+        if not isinstance(run, ClusterRun):
+            return cut
+        # All that a process does at once must fit in its memory.
+        there = run.capacity()
+        memory = cut.memory if self.memory is not None or there.memory is None else there.memory
+        return replace(cut, memory=memory, least=max(cut.least, there.threads), at_once=there.at_once)
+
 
 def source_of(graph: Any, *, symmetrize: bool = False) -> Path | Graph:
     """What is read piece by piece: a file by its path, and all else as a graph."""
@@ -109,8 +128,11 @@ class Task:
     symmetrize: bool
     progress: Progress | None
 
+    what = "a finished graph"
+    """What an output holds, in words."""
+
     @contextmanager
-    def open(self) -> Iterator[GraphOnDisk | Purification]:
+    def open(self) -> Iterator[Any]:
         """The graph in tiles; or the result, if the very same call has made it before."""
         require_tileable(self.method)
         output = None if self.place.output is None else Path(self.place.output)
@@ -118,12 +140,25 @@ class Task:
             yield from self._to_folder(output)
             return
         with Scratch.make(self.scratch or require_scratch(Path(tempfile.gettempdir()))) as made:
+            yield self.work(made, Journal(made.folder), lambda facts: self.held(facts, made))
 
-            def deliver(facts: dict[str, Any]) -> Purification:
-                result = from_facts(facts, made.folder / STAGED, self.method, repr(self.place), scored=made.folder)
-                return replace(result, graph=result.graph.to_graph(), ledger=held(result.ledger))
+    def found(self, facts: dict[str, Any], output: Path, *, done_before: bool = False) -> Any:
+        """The result that lies in a folder, from what was noted of it."""
+        return from_facts(facts, output, self.method, repr(self.place), done_before=done_before)
 
-            yield self.work(made, Journal(made.folder), deliver)
+    def held(self, facts: dict[str, Any], made: Scratch) -> Any:
+        """The result in memory, where the user named no output."""
+        result = from_facts(facts, made.folder / STAGED, self.method, repr(self.place), scored=made.folder)
+        return replace(result, graph=result.graph.to_graph(), ledger=held(result.ledger))
+
+    def manifest(self, output: Path) -> str:
+        """What the manifest of the result is called."""
+        return manifest_name(output)
+
+    @property
+    def as_table(self) -> bool:
+        """Whether the result is a table of edges in Parquet."""
+        return self.place.output is not None and is_table(Path(self.place.output))
 
     @property
     def scratch(self) -> Path | None:
@@ -145,18 +180,16 @@ class Task:
             **plain_parameters(self.method),
         }  # fmt: skip
 
-    def _to_folder(self, output: Path) -> Iterator[GraphOnDisk | Purification]:
+    def _to_folder(self, output: Path) -> Iterator[Any]:
         target, scratch = require_folder(output, inputs=self.inputs), self.scratch
         if scratch == target:
             raise GarnetError(f"Cannot keep intermediate files in {target}: it is where the result goes; give another.")
-        key = self.key(target)
+        key, manifest = self.key(target), self.manifest(target)
         run = digest_of(key)
 
-        def finished() -> Purification | None:
-            before = made_by(target, run)
-            if before is None:
-                return None
-            return from_facts(before.facts, target, self.method, repr(self.place), done_before=True)
+        def finished() -> Any:
+            before = made_by(target, run, manifest)
+            return None if before is None else self.found(before.facts, target, done_before=True)
 
         if (done := finished()) is not None:
             forget(target, scratch, key=key)
@@ -172,43 +205,35 @@ class Task:
                 made.clear()
                 noted = None
             # Where a run was killed while it exchanged files, there is no manifest.
-            if noted is None or delivered(target) is not None:
-                old = require_free(target, overwrite=self.place.overwrite)
+            if noted is None or delivered(target, manifest) is not None:
+                old = require_free(target, overwrite=self.place.overwrite, name=manifest, what=self.what)
                 noted = {**(noted or {}), "old": [] if old is None else sorted(old.files)}
 
-            def deliver(facts: dict[str, Any]) -> Purification:
+            def deliver(facts: dict[str, Any]) -> Any:
                 if "facts" not in noted:
-                    describe(staged, target, run, {**facts, "stages": []})
+                    describe(staged, target, run, {**facts, "stages": []}, manifest)
                     noted["facts"] = facts
                 journal.note("publish", noted)
                 with writing(target):
-                    publish_folder(staged, target, old=noted["old"], last=manifest_name(target))
-                return from_facts(noted["facts"], target, self.method, repr(self.place))
+                    publish_folder(staged, target, old=noted["old"], last=manifest)
+                return self.found(noted["facts"], target)
 
             if "facts" in noted:
                 yield deliver(noted["facts"])
             else:
                 yield self.work(made, journal, deliver)
 
-    def work(
-        self, scratch: Scratch, journal: Journal, deliver: Callable[[dict[str, Any]], Purification]
-    ) -> GraphOnDisk:
+    def work(self, scratch: Scratch, journal: Journal, deliver: Callable[[dict[str, Any]], Any]) -> GraphOnDisk:
         """Cut the graph into tiles, in the directory of a run."""
         opened, folder, run = open_source(self.source), scratch.folder, self.place.run()
-        as_table = self.place.output is not None and is_table(Path(self.place.output))
-        if as_table:
+        if self.as_table:
             require_writable_table(opened.names)
-        cut = cut_of(self.method, 0 if opened.features is None else opened.features.width, self.place.memory)
-        cut = replace(cut, least=self.place.parts)
+        cut = self.place.cut(self.method, 0 if opened.features is None else opened.features.width, run)
         if isinstance(run, ClusterRun):
-            # All that a process does at once must fit in its memory.
-            there = run.capacity()
-            memory = cut.memory if self.place.memory is not None or there.memory is None else there.memory
-            cut = replace(cut, memory=memory, least=max(cut.least, there.threads), at_once=there.at_once)
-            if as_table:
+            if self.as_table:
                 run.require_package(*NEEDED)
             run.require_folder(folder)
-        clock, tiles, planted = Resumable(journal, self.progress), folder / "tiles", folder / "planted"
+        clock, tiles, planted = Resumable(journal, self.progress), folder / TILES, folder / "planted"
         plants, written = self.method.support == "auto", list[Path]()
 
         def tile() -> dict[str, Any]:
@@ -228,7 +253,7 @@ class Task:
         store = RowStore(folder, graph.bounds, run, clock.tell)
         if run is run_locally:
             store.hold(cut.spare(graph.num_nodes, graph.parts))
-        return GraphOnDisk(given, graph, new, store, clock, self.place, memory, as_table, deliver)
+        return GraphOnDisk(given, graph, new, store, clock, self.place, memory, self.as_table, deliver)
 
 
 def identity(source: Path | Graph, output: Path) -> list[Any]:

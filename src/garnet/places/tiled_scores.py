@@ -12,7 +12,6 @@ Beside 50 MB, a task holds at most one of
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from garnet.errors import GarnetError
-from garnet.io.atomic import atomic_path
 from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of_most
+from garnet.places.column_file import is_unchanged, read_columns, write_columns
 from garnet.places.row_store import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
@@ -44,9 +43,6 @@ _COLUMNS: dict[str, type[Any]] = {
     "support": np.float32,
     "weight": np.float32,
 }
-_EDGE = sum(np.dtype(kind).itemsize for kind in _COLUMNS.values())
-_HEAD = 16  # bytes of the number of edges, and of the checksum of their columns
-_PIECE = 1 << 20
 _AGAIN = "remove its folder, and the work begins again."
 
 
@@ -100,7 +96,7 @@ def score_tile(task: TileTask) -> None:
         measured.support[edges.given] = (-task.suspicion.log_odds(seen)).float().masked_fill(unknown, math.inf)
     elif settings.support is not None and settings.overlap:
         del left, right
-        measured.support[edges.given] += settings.overlap * _shared_neighbors(task.graph, task.i, task.j, ends)
+        measured.support[edges.given] += settings.overlap * tile_shared_neighbors(task.graph, task.i, task.j, ends)
     if settings.weight in ("given", "trust"):
         measured.weight[edges.given] = torch.from_numpy(weights)
     write_tile(task.target, edges, measured)
@@ -119,10 +115,10 @@ def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Te
     """
     counts = torch.from_numpy(graph.counts(i)), torch.from_numpy(graph.counts(j))
     mean = 2 * graph.num_edges / graph.num_nodes
-    return looks(ends, points, counts, _shared_neighbors(graph, i, j, ends), rank, mean)
+    return looks(ends, points, counts, tile_shared_neighbors(graph, i, j, ends), rank, mean)
 
 
-def _shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
+def tile_shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
     """What `garnet.linalg.common_neighbors.shared_neighbors` gives, one block of neighbours at a time."""
     first, second = edges
     common = torch.zeros(len(first), dtype=torch.int64)
@@ -179,63 +175,29 @@ def _length(task: TileTask, part: int) -> int:
 
 def write_tile(file: Path, edges: TileEdges, measured: Measured) -> None:
     """Write the scored edges of a tile, whole or not at all."""
-    columns = [
-        np.ascontiguousarray(column, kind)
-        for column, kind in zip((*edges.ends, edges.near, edges.given, *measured), _COLUMNS.values(), strict=True)
-    ]
-    check = 0
-    for column in columns:
-        check = zlib.crc32(column.data, check)
-    with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
-        stream.write(np.array([len(columns[0]), check], np.int64).data)
-        for column in columns:
-            stream.write(column.data)
+    write_columns(file, _COLUMNS, (*edges.ends, edges.near, edges.given, *measured))
 
 
 def read_tile(file: Path) -> tuple[TileEdges, Measured]:
     """The scored edges of a tile."""
-    first, second, near, given, *measured = read_columns(file, *_COLUMNS)
+    first, second, near, given, *measured = _columns(file, *_COLUMNS)
     return TileEdges(torch.stack([first, second]), near, given), Measured(*measured)
 
 
-def read_columns(file: Path, *names: str) -> list[Tensor]:
-    """Some of the columns of a tile.
-
-    Raises:
-        GarnetError: the file is missing or truncated.
-    """
-    if not is_complete(file):
-        fault = "is truncated" if file.is_file() else "is missing"
-        raise GarnetError(f"Cannot read {file}: it {fault}; purify again, and it is made anew.")
-    edges, offsets, end = int(np.fromfile(file, np.int64, 1)[0]), {}, _HEAD
-    for name, kind in _COLUMNS.items():
-        offsets[name] = end
-        end += edges * np.dtype(kind).itemsize
-    return [torch.from_numpy(np.fromfile(file, _COLUMNS[name], edges, offset=offsets[name])) for name in names]
+def is_scored(file: Path) -> bool:
+    """Whether the file of a tile is there with all the bytes that were written."""
+    return is_unchanged(file, _COLUMNS)
 
 
-def is_complete(file: Path) -> bool:
-    """Whether the file is there and as long as it says."""
-    size = file.stat().st_size if file.is_file() else 0
-    return size >= _HEAD and size == _HEAD + _EDGE * int(np.fromfile(file, np.int64, 1)[0])
-
-
-def is_unchanged(file: Path) -> bool:
-    """Whether the file is there with all the bytes that were written."""
-    if not is_complete(file):
-        return False
-    with file.open("rb") as stream:
-        wanted, check = int(np.frombuffer(stream.read(_HEAD), np.int64)[1]), 0
-        while piece := stream.read(_PIECE):
-            check = zlib.crc32(piece, check)
-    return check == wanted
+def _columns(file: Path, *names: str) -> list[Tensor]:
+    return [torch.from_numpy(column) for column in read_columns(file, _COLUMNS, names)]
 
 
 def count_digits(files: Sequence[Path], column: str, place: int, beginnings: Sequence[int]) -> Tensor:
     """See `garnet.purify.quantile.digit_counts`; of the scores of base edges, or the support of the input's."""
     counts = digit_counts(torch.zeros(0), place, beginnings)
     for file in files:
-        chosen, numbers = read_columns(file, "near" if column == "score" else "given", column)
+        chosen, numbers = _columns(file, "near" if column == "score" else "given", column)
         counts += digit_counts(numbers[chosen], place, beginnings)
     return counts
 

@@ -9,7 +9,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from garnet.places.tiled_scores import (
     TileTask,
     count_digits,
     gather_strip,
-    is_unchanged,
+    is_scored,
     points_of,
     score_tile,
     tally_files,
@@ -75,7 +74,7 @@ class GraphOnDisk:
     place: Any
     memory: int
     as_table: bool
-    deliver: Callable[[dict[str, Any]], Purification]
+    deliver: Callable[[dict[str, Any]], Any]
 
     @cached_property
     def shape(self) -> Shape:
@@ -168,7 +167,7 @@ class GraphOnDisk:
                 target=file,
             )
             for (i, j), file in scored.items()
-            if not is_unchanged(file)
+            if not is_scored(file)
         )
         self.store.do("score", score_tile, ((task,) for task in tasks))
         return scored
@@ -248,7 +247,8 @@ class GraphOnDisk:
         if self.place.ledger:
             for (i, j), file in pruned.scored.items():
                 link_or_copy(file, self._staged / ledger_name(i, j))
-        return self.deliver(facts)
+        result: Purification = self.deliver(facts)
+        return result
 
     @property
     def _staged(self) -> Path:
@@ -315,10 +315,7 @@ def ledger_name(i: int, j: int) -> str:
 
 def _likeness(graph: TiledGraph, i: int, j: int, first: RowFile, second: RowFile, width: int) -> tuple[Tensor, Tensor]:
     """Edges of a tile, (2, s), all or of very many some; and the inner product of the rows of each."""
-    tile = graph.tile(i, j)
-    rows = np.repeat(np.arange(graph.bounds[i], graph.bounds[i + 1]), np.diff(tile.starts))
-    ends = torch.from_numpy(np.stack([rows, tile.columns.astype(np.int64) + graph.bounds[j]]))
-    edges = thinned(ends[:, ends[0] < ends[1]], graph.num_edges)
+    edges = thinned(torch.from_numpy(graph.edges(i, j)), graph.num_edges)
     left, right = read(first, width), read(second, width)
     local = edges - torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
     return edges, inner_products(left, right, local)
@@ -335,10 +332,8 @@ def _seen(
     planted: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Edges of a tile, all or of very many some, what is seen of them, and of those planted there."""
-    tile, first = given.tile(i, j), torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
-    rows = np.repeat(np.arange(len(tile.starts) - 1), np.diff(tile.starts))
-    ends = torch.from_numpy(np.stack([rows, tile.columns.astype(np.int64)])) + first
-    edges = thinned(ends[:, ends[0] < ends[1]], given.num_edges, MOST_LEARNT)
+    first = torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
+    edges = thinned(torch.from_numpy(given.edges(i, j)), given.num_edges, MOST_LEARNT)
     left = points_of(graph, i, files[0], width)
     points = left, left if i == j else points_of(graph, j, files[1], width)
     looked = [tile_looks(graph, i, j, some, points, rank) for some in (edges - first, planted)]

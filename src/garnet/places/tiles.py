@@ -162,6 +162,13 @@ class TiledGraph:
         weights = numbers[rows + 1 + entries :].view(np.float32)
         return Tile(starts, columns, weights if len(weights) == entries else np.ones(entries, np.float32))
 
+    def edges(self, i: int, j: int) -> NDArray[np.int64]:
+        """The undirected edges between part i and part j, not before it: (2, m), sorted, the smaller node first."""
+        tile = self.tile(i, j)
+        rows = np.repeat(np.arange(self.bounds[i], self.bounds[i + 1]), np.diff(tile.starts))
+        ends = np.stack([rows, tile.columns + np.int64(self.bounds[j])])
+        return ends[:, ends[0] < ends[1]] if i == j else ends
+
     def degrees(self, i: int) -> NDArray[np.float64]:
         """Weighted degree of each node of part i."""
         return self._numbers(f"degrees-{i}.bin", np.float64)

@@ -181,10 +181,10 @@ class GARNET(Purifier):
         with (place or InMemory(device=device)).open(self, graph, symmetrize=symmetrize, progress=progress) as work:
             if isinstance(work, Purification):
                 return work
-            settings, embedding, base, pruned = self._stages(work)
+            settings, embedding, base, pruned = self.stages(work)
             return work.result(replace(settings, doubted=pruned.share, power=pruned.power), embedding, base, pruned)
 
-    def _stages(self, work: Work) -> tuple[Settings, Embedding, Base, Pruned]:
+    def stages(self, work: Work) -> tuple[Settings, Embedding, Base, Pruned]:
         """The method itself, wherever the graph lies."""
         settings = self.on(work.shape)
         embedding = work.stage("embed", lambda: embed(work, settings))
@@ -195,7 +195,7 @@ class GARNET(Purifier):
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> RelaxedGarnet:
         """See `Purifier.relaxed`: gradients pass weights, support and, if asked for, the eigenvectors."""
         with InMemory(device=device).open(self, graph) as work:
-            settings, embedding, _, pruned = self._stages(work)
+            settings, embedding, _, pruned = self.stages(work)
             return RelaxedGarnet.of(work, settings, embedding, pruned, way=way)
 
     def embed(self, graph: Any, *, device: str = "cpu") -> Spectrum:

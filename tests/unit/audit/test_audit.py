@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from garnet import as_graph
+from garnet import InMemory, as_graph
 from garnet.audit import audit
-from garnet.audit.evidence import log_odds_of_rank, reasons_of, unit_features
+from garnet.audit.evidence import reasons_of, unit_features
 from garnet.audit.file import load_audit, save_audit
+from garnet.audit.looks import log_odds_of_rank
 from garnet.audit.planted import planted
 from garnet.datasets import block_model, class_features, cora, random_split
 from garnet.errors import GarnetError, GraphError, ParameterError
@@ -92,7 +93,7 @@ def test_the_order_of_the_nodes_does_not_matter(known, found):
         graph.adjacency[order][:, order].tocsr(), features=graph.features[order], labels=graph.labels[order]
     )
     plain = as_graph(graph.adjacency, features=graph.features, labels=graph.labels)
-    where = {"seed": 0, "device": "cpu"}
+    where = {"seed": 0, "place": InMemory()}
     ours, theirs = (reasons_of(one, unit_features(one, **where), **where) for one in (moved, plain))
     back = np.sort(order[moved.edges], axis=0)
     where = {tuple(edge): number for number, edge in enumerate(back.T.tolist())}

@@ -137,6 +137,33 @@ def test_a_dry_run_knows_the_graph_and_writes_nothing(command, graph_file, graph
     ]["edges"] == (cora().num_edges)
 
 
+@pytest.mark.parametrize("options", [(), ("--memory", "2GB")])
+def test_a_dry_run_of_an_audit_has_its_stages_and_writes_nothing(command, graph_file, graph, tmp_path, options):
+    status, out, said = command("audit", graph_file, "-o", tmp_path / "out.csv", "--dry-run", *options)
+    assert (status, said) == (0, "")
+    for phrase in (f"{graph.num_nodes} nodes, {graph.num_edges} edges", "reasons", "plant 3 of 3", "doubt"):
+        assert phrase in out
+    assert names(tmp_path) == {"graph.npz"}
+    found = json.loads(command("audit", graph_file, "--dry-run", "--json", *options)[1])
+    assert found["output"] is None
+    assert (found["read"] > 0) == bool(options)
+
+
+def test_a_dry_run_asks_a_cluster_for_its_workers_and_does_nothing_else(command, scheduler, graph_file, tmp_path):
+    for words in (("purify",), ("audit",)):
+        line = (*words, graph_file, "-o", tmp_path / "out", "--cluster", scheduler, "--memory", "2GB", "--dry-run")
+        status, out, _ = command(*line)
+        assert status == 0
+        assert "cluster: 2 workers, 2 threads; 2.0 GB for each process" in out
+        assert "2 parts" in out
+        assert "written" in out
+        found = json.loads(command(*line, "--json")[1])
+        assert found["workers"] == {"count": 2, "threads": 2, "at_once": 1, "memory": 2 * 10**9}
+        assert found["read"] == sum(stage["read"] for stage in found["costs"]) > 0
+        assert all(stage["memory"] <= 2 * 10**9 for stage in found["costs"])
+    assert names(tmp_path) == {"graph.npz"}
+
+
 def test_a_dry_run_counts_the_rows_of_lists(command, graph, tmp_path):
     rows = edge_list(graph)
     text = "".join(f"{u},{v}\n" for u, v in rows.tolist())
@@ -265,11 +292,12 @@ def test_a_cluster_writes_a_table(command, scheduler, graph_file, tmp_path):
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "10.0.0.1", "nonsense://10.0.0.1:8786"])
 def test_an_address_without_a_scheduler_is_one_sentence(command, graph_file, tmp_path, monkeypatch, address):
     monkeypatch.setattr("garnet.places.cluster._WAIT", 0.5)
-    status, out, said = command("purify", graph_file, "-o", tmp_path / "out", *LIMIT, "--cluster", address)
-    assert status == 1
-    assert not out
-    assert len(said.splitlines()) == 1
-    assert f"{address!r}, but no Dask scheduler answers there; start one, or correct the address." in said
+    for dry in ((), ("--dry-run",)):
+        status, out, said = command("purify", graph_file, "-o", tmp_path / "out", *LIMIT, "--cluster", address, *dry)
+        assert status == 1
+        assert not out
+        assert len(said.splitlines()) == 1
+        assert f"{address!r}, but no Dask scheduler answers there; start one, or correct the address." in said
     assert not (tmp_path / "out").exists()
 
 

@@ -16,7 +16,7 @@ from garnet.datasets import block_model, cora, inter_class_edges
 from garnet.errors import GarnetError
 from garnet.linalg import common_neighbors
 from garnet.places.row_store import RowStore, run_locally, write
-from garnet.places.tiled_scores import is_complete, is_unchanged, read_tile, write_tile
+from garnet.places.tiled_scores import is_scored, read_tile, write_tile
 from garnet.places.tiled_search import TiledBase
 from garnet.purify.garnet import embed, prune
 from garnet.purify.place import Embedding
@@ -293,7 +293,7 @@ def test_a_spoilt_file_between_two_stages_is_an_error(tmp_path, fault, method, n
                 file.unlink() if fault == "is missing" else file.write_bytes(file.read_bytes()[:-21])
             return results
 
-        with pytest.raises(GarnetError, match=rf"{name}-0-2\.bin: it {fault}; purify again"):
+        with pytest.raises(GarnetError, match=rf"{name}-0-2\.bin: it {fault}; repeat the command"):
             both.prune(spoiling)
 
 
@@ -376,11 +376,11 @@ def test_scored_edges_that_are_not_what_was_written_are_told(scratch):
     edges = TileEdges(torch.stack([numbers, numbers + 1]), numbers > 4, numbers < 9)
     measured = Measured(numbers.float(), -numbers.float(), numbers.float().sqrt())
     write_tile(file, edges, measured)
-    assert is_unchanged(file)
+    assert is_scored(file)
     for found, written in zip((*read_tile(file)[0], *read_tile(file)[1]), (*edges, *measured), strict=True):
         assert torch.equal(found, written.to(found.dtype))
     damaged = bytearray(file.read_bytes())
     damaged[-3] ^= 4
     file.write_bytes(damaged)
-    assert is_complete(file)
-    assert not is_unchanged(file)
+    assert read_tile(file)
+    assert not is_scored(file)

@@ -1,0 +1,96 @@
+"""What the judged edges of a graph in tiles come to: at its nodes, in all, and where ranked edges are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from garnet.places.column_file import Layout, read_columns
+from garnet.places.row_store import write_array
+from garnet.places.tiles import TiledGraph
+
+TOP = 1_000
+"""Edges, the most suspicious, that are held in memory."""
+
+
+class Cuts(NamedTuple):
+    """Where the ranked edges are cut: each piece begins with an edge that is so suspicious, and has these ends."""
+
+    suspicion: NDArray[np.float64]
+    keys: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, suspicion: NDArray[np.float64], keys: NDArray[np.int64], pieces: int) -> Cuts:
+        """Cuts into about equal pieces, by some of the edges; `keys` are the numbers of their ends as a pair."""
+        order = np.lexsort((keys, -suspicion))
+        chosen = order[np.arange(1, pieces) * len(order) // pieces]
+        return cls(suspicion[chosen], keys[chosen])
+
+    def places(self, suspicion: NDArray[np.float64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each piece begins among ranked edges, and where the last ends."""
+        found, rising = [0], -suspicion
+        for least, key in zip(self.suspicion, self.keys, strict=True):
+            low, high = (int(np.searchsorted(rising, -least, side)) for side in ("left", "right"))
+            found.append(low + int(np.searchsorted(keys[low:high], key)))
+        return np.array([*found, len(suspicion)])
+
+
+class Digest(NamedTuple):
+    """What a row of tiles comes to.
+
+    Attributes:
+        suspicion: of all its edges, in sum.
+        doubted: how many of them are doubted.
+        suspicion_of_doubted: of these, in sum.
+        places: for each tile, where each piece of the ranked edges begins.
+        top: for each tile, the columns of its most suspicious edges.
+    """
+
+    suspicion: float
+    doubted: int
+    suspicion_of_doubted: float
+    places: list[NDArray[np.int64]]
+    top: list[list[NDArray[Any]]]
+
+
+def digest_row(graph: TiledGraph, i: int, files: Sequence[Path], layout: Layout, cuts: Cuts, sums: Path) -> Digest:
+    """What the tiles (i, i), (i, i + 1) and so on come to.
+
+    Args:
+        graph: the graph.
+        i: part of the rows.
+        files: of the judged edges of these tiles.
+        layout: of the files.
+        cuts: of the ranked edges.
+        sums: a file to be written, for `sums_at_nodes`: suspicion and doubted edges at each node, from part i on.
+    """
+    bounds, n = graph.bounds, graph.num_nodes
+    total, of_doubted, doubted_edges = 0.0, 0.0, 0
+    at_nodes = np.zeros((2, n - bounds[i]))
+    places, top = [], []
+    for j, file in enumerate(files, start=i):
+        first, second, suspicion = read_columns(file, layout, ("first", "second", "suspicion"))
+        doubted = suspicion > 0.5
+        total += float(suspicion.sum())
+        doubted_edges += int(doubted.sum())
+        of_doubted += float(suspicion[doubted].sum())
+        for ends, part in ((first, i), (second, j)):
+            here = slice(bounds[part] - bounds[i], bounds[part + 1] - bounds[i])
+            for row, counted in zip(at_nodes, (suspicion, doubted), strict=True):
+                row[here] += np.bincount(ends, counted, bounds[part + 1] - bounds[part])
+        places.append(cuts.places(suspicion, (first.astype(np.int64) + bounds[i]) * n + second + bounds[j]))
+        top.append(read_columns(file, layout, tuple(layout), end=min(TOP, len(first))))
+    write_array(sums, at_nodes)
+    return Digest(total, doubted_edges, of_doubted, places, top)
+
+
+def sums_at_nodes(graph: TiledGraph, files: Sequence[Path]) -> NDArray[np.float64]:
+    """(2, n) the suspicion and the doubted edges at each node, by what `digest_row` wrote for each part."""
+    total = np.zeros((2, graph.num_nodes))
+    for first, file in zip(graph.bounds, files, strict=False):
+        total[:, first:] += np.fromfile(file).reshape(2, -1)
+    return total
