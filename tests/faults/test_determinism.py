@@ -78,6 +78,21 @@ found.append(audit(graph).suspicion.tobytes())
 print(json.dumps([hashlib.sha256(part).hexdigest() for part in found]))
 """
 
+LEARN_MORE = """
+import hashlib, json, sys
+import torch
+torch.set_num_threads(int(sys.argv[1]))
+from dataclasses import replace
+from garnet.backbones import GCN, GPRGNN
+from garnet.datasets import contextual_block_model, random_split
+from garnet.training.loop import Training, train
+graph = contextual_block_model(20_000, classes=7, features=100, seed=0)
+graph = replace(graph, split=random_split(graph.labels, seed=0))
+training = Training(epochs=3, lr=0.01)
+found = [train(model, graph, seeds=(0, 1), training=training)[1].logits() for model in (GCN(), GPRGNN())]
+print(json.dumps([hashlib.sha256(one.numpy().tobytes()).hexdigest() for one in found]))
+"""
+
 
 def outcome(script, *arguments, threads=1, hash_seed=0, **environment):
     threads = str(threads)
@@ -113,6 +128,12 @@ def test_nor_do_they_in_a_real_one(name, data_folder):
     first = outcome(PURIFY, "1", name, compared(), threads=1, hash_seed=0, **folder)
     for threads in (2, 4):
         assert outcome(PURIFY, str(threads), name, compared(), threads=threads, hash_seed=threads, **folder) == first
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries promise less")
+def test_nor_do_threads_in_a_model_of_a_large_graph():
+    assert outcome(LEARN_MORE, "1", threads=1) == outcome(LEARN_MORE, "2", threads=2)
 
 
 @pytest.mark.slow

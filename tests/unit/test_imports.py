@@ -10,7 +10,7 @@ from tools.import_graph import imports, modules
 SOURCE = Path(garnet.__file__).parent
 # A room may import from those on lines above its own.
 ORDER = (
-    ("errors", "machine", "parameters", "progress", "registry"),
+    ("errors", "machine", "parameters", "processors", "progress", "registry"),
     ("io",),
     ("graph",),
     ("linalg",),

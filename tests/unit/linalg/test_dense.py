@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from garnet.linalg.dense import inner, product
+from garnet.linalg.dense import inner, product, stacked
 
 SHAPES = [(0, 3, 2), (1, 1, 1), (70, 5, 0), (63, 7, 9), (500, 300, 700), (40_000, 40, 30)]
 
@@ -31,3 +31,22 @@ def test_the_inner_product_of_tall_matrices(left, right, rows):
     found = inner(some, others)
     assert found.dtype == torch.float64
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(2, 30, 5, 3), (1, 4_000, 300, 80), (2, 3_000, 400, 64)])
+def test_stacked_products_and_their_gradients_are_those_of_torch(shape):
+    seeds, n, f, c = shape
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(seeds, n, f, generator=generator).requires_grad_()
+    right = torch.randn(seeds, f, c, generator=generator).requires_grad_()
+    towards = torch.randn(seeds, n, c, generator=generator)
+    found = stacked(left, right)
+    torch.testing.assert_close(found, left @ right, rtol=1e-4, atol=1e-3)
+    ours = torch.autograd.grad((found * towards).sum(), (left, right))
+    theirs = torch.autograd.grad(((left @ right) * towards).sum(), (left, right))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-2)
+
+
+def test_stacked_products_can_be_differentiated_twice():
+    left, right = (torch.randn(2, *shape, dtype=torch.float64, requires_grad=True) for shape in ((4, 3), (3, 2)))
+    assert torch.autograd.gradgradcheck(stacked, (left, right))

@@ -4,7 +4,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from garnet.datasets import block_model
+from garnet.linalg import common_neighbors
 from garnet.linalg import triton_ops as fused
+from garnet.linalg.device_graph import Resident
 from garnet.linalg.sparse import to_rows
 from garnet.neighbors.cell_index import CellIndex
 from garnet.neighbors.quantizer import fit_quantizer
@@ -158,3 +161,26 @@ def test_products_with_a_sparse_matrix(monkeypatch, columns):
     torch.testing.assert_close(multiplier.product(block, 1.0, 0.0, None), image, rtol=1e-5, atol=1e-4)
     expected = 2 * image - 0.5 * block - minus
     torch.testing.assert_close(multiplier.product(block, 2.0, 0.5, minus), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("hub", "marks"), [(1 << 10, 1 << 30), (4, 1 << 30), (4, 200), (0, 64)])
+def test_shared_neighbours_are_those_of_the_plain_count(monkeypatch, hub, marks):
+    graph = block_model(200, mean_degree=12, seed=2)
+    resident = Resident.of(graph, DEVICE)
+    with monkeypatch.context() as patch:
+        patch.setattr(common_neighbors, "usable", lambda _: False)
+        expected = common_neighbors.shared_neighbors(resident, resident.edges)
+    monkeypatch.setattr(common_neighbors, "_HUB", hub)
+    monkeypatch.setattr(common_neighbors, "_MARKS", marks)
+    assert torch.equal(common_neighbors.shared_neighbors(resident, resident.edges), expected)
+
+
+def test_points_that_half_precision_cannot_tell_apart_are_told_apart():
+    """Clouds that are far narrower than their distance from the origin."""
+    generator = torch.Generator().manual_seed(0)
+    points = clouds(12, 16).repeat_interleave(30, dim=0)
+    points += 1e-3 * torch.randn(points.shape, generator=generator).to(DEVICE)
+    layout = layout_of(points, cells=4, largest=200)
+    found = layout.search(points, 5, len(layout.ranked))[1]
+    truth = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).topk(5, largest=False).indices
+    assert (found[:, :, None] == truth[:, None, :]).any(dim=2).float().mean() > 0.97
