@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from importlib.metadata import PackageNotFoundError, version
 
+_LOOK = 0.3  # seconds for which other programs are watched
 _NEEDED = ("numpy", "scipy", "torch", "typer", "rich", "jinja2")
 _OPTIONAL = {
     "torch_geometric": "PyG Data in and out",
@@ -24,14 +26,34 @@ def diagnose() -> list[tuple[str, str]]:
         findings.append((package, _version(package) or f"missing: pip install {package}"))
     for package, purpose in _OPTIONAL.items():
         findings.append((package, _version(package) or f"missing, needed for {purpose}: pip install {package}"))
-    findings.append(("processors", f"{os.cpu_count()}, of which torch uses {torch.get_num_threads()}"))
-    findings.append(("BLAS threads", os.environ.get("OMP_NUM_THREADS") or "not limited (OMP_NUM_THREADS is not set)"))
+    findings += _processors(torch.get_num_threads())
     findings.append(("memory", f"{physical_memory() / 1e9:.1f} GB"))
     cards = [torch.cuda.get_device_name(card) for card in range(torch.cuda.device_count())]
     findings.append(("CUDA", ", ".join(cards) if cards else "no device; everything runs on the CPU"))
     folder = os.environ.get("GARNET_DATA")
     findings.append(("GARNET_DATA", folder or "not set; only the embedded graph is at hand"))
     return findings
+
+
+def _processors(threads: int) -> list[tuple[str, str]]:
+    """Processors, what limits them, and with how many threads calls work now."""
+    from garnet.processors import Load, allowed
+
+    able, load = allowed(), Load()
+    load.left()
+    time.sleep(_LOOK)
+    left = load.left()
+    limits = f"{len(able.numbers)} may be used" if len(able.numbers) < (os.cpu_count() or 1) else "all may be used"
+    if able.quota is not None:
+        limits += f", with a quota of {able.quota:g}"
+    said = os.environ.get("OMP_NUM_THREADS")
+    if said is not None:
+        works = f"{threads}, as OMP_NUM_THREADS={said} says, whatever other programs do"
+    elif left < min(threads, able.count):
+        works = f"{left} now, as other programs want processors too; {min(threads, able.count)} when they do not"
+    else:
+        works = f"{min(threads, left)}, fewer while other programs want processors too; 1 on small graphs"
+    return [("processors", f"{os.cpu_count()}; {limits}"), ("threads", works)]
 
 
 def _version(package: str) -> str | None:
