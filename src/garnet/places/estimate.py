@@ -169,7 +169,7 @@ class _Sizes:
         return {
             "tile": tiles + _TEMPORARY_A_PAIR * self.extent.pairs,
             "embed": tiles + points + self._blocks - self._kept,
-            "neighbours": tiles + 2 * points + pairs,
+            "neighbours": tiles + 3 * points + pairs,
             "prune": tiles + points + pairs + _SCORED_AN_EDGE * self.edges + result,
         }
 

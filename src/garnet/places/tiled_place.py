@@ -29,7 +29,8 @@ from garnet.places.build import build_tiles
 from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
-from garnet.places.plan import Memory, cut_of
+from garnet.places.held_matrix import held_bytes
+from garnet.places.plan import Memory, columns_bytes, cut_of
 from garnet.places.planted_tiles import plant_tiles, planted_in
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_result import from_facts, held
@@ -199,9 +200,11 @@ class Task:
             require_writable_table(opened.names)
         cut = cut_of(self.method, 0 if opened.features is None else opened.features.width, self.place.memory)
         cut = replace(cut, least=self.place.parts)
+        threads = 1
         if isinstance(run, ClusterRun):
             # All that a process does at once must fit in its memory.
             there = run.capacity()
+            threads = there.threads
             memory = cut.memory if self.place.memory is not None or there.memory is None else there.memory
             cut = replace(cut, memory=memory, least=max(cut.least, there.threads), at_once=there.at_once)
             if as_table:
@@ -224,10 +227,16 @@ class Task:
         new = torch.zeros(2, 0, dtype=torch.int64)
         if plants and given.num_edges:
             graph, new = TiledGraph.open(planted), planted_in(planted)
-        store = RowStore(folder, graph.bounds, run, clock.tell)
+        cut = replace(cut, memory=memory)
+        store = RowStore(folder, graph.bounds, run, clock.tell, threads=threads)
+        columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph))
         if run is run_locally:
-            store.hold(cut.spare(graph.num_nodes, graph.parts))
-        return GraphOnDisk(given, graph, new, store, clock, self.place, memory, as_table, deliver)
+            spare = cut.spare(graph.num_nodes, graph.parts)
+            beside = held_bytes(graph) + columns_bytes(graph.num_nodes, columns)
+            # Blocks that lie in files cost more than tiles that do.
+            columns = columns if 2 * beside <= spare else 0
+            store.hold(spare - beside if columns else spare)
+        return GraphOnDisk(given, graph, new, store, clock, self.place, cut, columns, as_table, deliver)
 
 
 def identity(source: Path | Graph, output: Path) -> list[Any]:
