@@ -25,7 +25,7 @@ from record import data_folder, save
 from scipy.sparse.csgraph import connected_components
 
 from garnet.datasets import load_graph, nested_block_model
-from garnet.spectral.block_space import filtered
+from garnet.spectral.block_space import lifting
 from garnet.spectral.chebyshev import Chebyshev
 from garnet.spectral.density import largest, level
 from garnet.spectral.operator import Operator
@@ -168,7 +168,7 @@ def polished(matrix: sp.csr_array, device: str, vectors: torch.Tensor, rank: int
     begins = level(space, space.random(8), vectors.shape[1], 1.01 * (top + error), "algebraic")
     cutoff = max(top - 1.2 * (top - begins), 0.05 * top)
     while True:
-        vectors = torch.linalg.qr(filtered(space, vectors, cutoff, top, 300.0, "algebraic"))[0]
+        vectors = torch.linalg.qr(space.filtered(vectors, lifting(cutoff, top, 300.0, "algebraic")))[0]
         image = space.product(vectors)
         values, rotation = torch.linalg.eigh((vectors.T @ image).double())
         order = values.argsort(descending=True)

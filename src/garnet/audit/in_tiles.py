@@ -30,7 +30,8 @@ from garnet.io.journal import Journal, Resumable
 from garnet.io.removal import remove
 from garnet.linalg.threads import sharing
 from garnet.places.planted_tiles import add_edges
-from garnet.places.row_store import RowMatrix, write_array
+from garnet.places.row_files import write_array
+from garnet.places.row_store import RowMatrix
 from garnet.places.tiled_place import TiledPlace, source_of
 from garnet.places.tiled_work import GraphOnDisk
 from garnet.progress import Progress

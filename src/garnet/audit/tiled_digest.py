@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from garnet.places.column_file import Layout, read_columns
-from garnet.places.row_store import write_array
+from garnet.places.row_files import write_array
 from garnet.places.tiles import TiledGraph
 
 TOP = 1_000

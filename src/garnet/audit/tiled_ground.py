@@ -17,7 +17,8 @@ from garnet.audit.blocks import Blocks
 from garnet.audit.evidence import Reasons
 from garnet.audit.looks import Side, seen_of, spoken_of, weights_of
 from garnet.graph.graph import Split
-from garnet.places.row_store import RowFile, RowMatrix, write
+from garnet.places.row_files import RowFile, write
+from garnet.places.row_store import RowMatrix
 from garnet.places.tiled_operator import tile_product
 from garnet.places.tiled_scores import points_of, tile_shared_neighbors
 from garnet.places.tiled_work import GraphOnDisk

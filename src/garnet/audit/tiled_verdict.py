@@ -18,7 +18,7 @@ from garnet.audit.tiled_ground import GroundInTiles, PartBlocks, Sample
 from garnet.audit.tiled_table import Columns, edge_file, ending_of, shown, write_edges, write_nodes
 from garnet.io.failures import writing
 from garnet.places.column_file import Layout, is_unchanged
-from garnet.places.row_store import write_array
+from garnet.places.row_files import write_array
 from garnet.places.tiled_work import STAGED, GraphOnDisk
 from garnet.places.tiles import TiledGraph
 from garnet.purify.calibration import Evidence

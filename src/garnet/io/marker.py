@@ -87,6 +87,12 @@ def marker_of(folder: Path) -> Marker | None:
 
 def is_stillborn(folder: Path) -> bool:
     """Whether a run was killed before it could mark its directory, in which there is nothing then."""
+    try:
+        # Asked for every file that is written: not even a list of the thousands that may be there is to be made.
+        if (folder / MARKER).lstat().st_size:
+            return False
+    except FileNotFoundError:
+        pass
     return all(path.name == MARKER and not path.lstat().st_size for path in folder.iterdir())
 
 

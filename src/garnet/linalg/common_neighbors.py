@@ -131,6 +131,7 @@ def _looked_up(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Te
     lookups, height = (_LOOKUPS_ON_GPU, _ROWS_ON_GPU) if on_gpu else (_LOOKUPS, _ROWS)
     counts = few.starts.diff()[rows]
     ends = counts.cumsum(0)
+    height = min(height, int(others[-1] - others[0]) + 1) if len(others) else 0
     marks = torch.zeros(height << _BITS, dtype=torch.bool, device=rows.device)
     common = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     low = done = 0

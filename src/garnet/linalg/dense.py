@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from garnet.linalg.fixed_point import fixed
 from garnet.linalg.threads import crew, has_mkl, one_thread, share
 
 T = TypeVar("T")
@@ -27,25 +28,40 @@ _FEWEST = 64
 """Rows of a piece at least: a product with few is slow."""
 
 
-def product(left: Tensor, right: Tensor, *, onto: Tensor | None = None, factor: float = 1.0) -> Tensor:
-    """A B times a factor, where A has many rows; added to what `onto` holds, if it is given."""
+def product(
+    left: Tensor, right: Tensor, *, onto: Tensor | None = None, factor: float = 1.0, rows: int | None = None
+) -> Tensor:
+    """A B times a factor, where A has many rows; added to what `onto` holds, if it is given.
+
+    Args:
+        left: A.
+        right: B.
+        onto: what it is added to, and where the sum is then.
+        factor: what A B is multiplied with.
+        rows: of a piece; None is as many as make a good one.
+    """
     image = left.new_empty(len(left), right.shape[1]) if onto is None else onto
     beta = 0.0 if onto is None else 1.0
 
     def multiply(some: slice) -> None:
         image[some].addmm_(left[some], right, beta=beta, alpha=factor)
 
-    _each(multiply, left, right.numel())
+    _each(multiply, left, rows or _rows(right.numel()))
     return image
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
     """A^T B, where both have many rows, in float64."""
-    parts = _each(lambda some: left[some].T @ right[some], left, left.shape[1] * right.shape[1])
+    parts = _each(lambda some: left[some].T @ right[some], left, _rows(left.shape[1] * right.shape[1]))
     total = left.new_zeros(left.shape[1], right.shape[1], dtype=torch.float64)
     for part in parts:
         total += part
     return total
+
+
+def fixed_inner(left: Tensor, right: Tensor, rows: int) -> Tensor:
+    """A^T B by pieces of so many rows, which adds up to the same in any order: see `fixed`."""
+    return fixed(_each(lambda some: left[some].T @ right[some], left, rows) or [left.T @ right])
 
 
 def stacked(left: Tensor, right: Tensor) -> Tensor:
@@ -114,20 +130,21 @@ def eigvalsh(matrix: Tensor) -> Tensor:
     return values
 
 
-def _each(work: Callable[[slice], T], left: Tensor, width: int) -> list[T]:
-    """What `work` makes of the rows of each piece, in order; `width` is what a row costs."""
-    share()
-    if left.is_cuda or not has_mkl():
-        return [work(slice(0, len(left)))]
-    rows = max(_FEWEST, _PIECE // max(1, width))
-    pieces = [slice(start, start + rows) for start in range(0, len(left), rows)]
+def _rows(width: int) -> int | None:
+    """Rows of a piece, each of which costs so many multiplications; None where nothing is gained by pieces."""
+    return max(_FEWEST, _PIECE // max(1, width)) if has_mkl() else None
 
-    def alone(some: slice) -> T:
-        with one_thread():
-            return work(some)
+
+def _each(work: Callable[[slice], T], left: Tensor, rows: int | None) -> list[T]:
+    """What `work` makes of the rows of each piece, in order."""
+    share()
+    if left.is_cuda or rows is None:
+        return [work(slice(0, len(left)))]
+    pieces = [slice(start, start + rows) for start in range(0, len(left), rows)]
 
     workers = min(len(pieces), torch.get_num_threads())
     if workers <= 1:
-        return [alone(some) for some in pieces]
+        with one_thread():
+            return [work(some) for some in pieces]
     with crew(workers) as pool:
         return list(pool.map(work, pieces))

@@ -78,13 +78,18 @@ def without_self(away: Tensor, ids: Tensor, mine: Tensor, k: int, squares: Tenso
 def lift(points: Tensor, order: Tensor | None = None) -> Tensor:
     """Each point, in some order, with its square behind it, so that a matrix product gives distances; in fours."""
     n, dimension = points.shape
-    lifted = points.new_zeros(n, 4 * (dimension // 4 + 1))
+    lifted = points.new_zeros(n, lifted_width(dimension))
     order = torch.arange(n, device=points.device) if order is None else order
     rows = tile_rows(points, dimension)
     for some, part in zip(torch.split(order, rows), torch.split(lifted, rows), strict=True):
         part[:, :dimension] = points[some]
         part[:, dimension] = part[:, :dimension].square().sum(dim=1)
     return lifted
+
+
+def lifted_width(dimension: int) -> int:
+    """Coordinates of a lifted point."""
+    return 4 * (dimension // 4 + 1)
 
 
 def ask(lifted: Tensor, dimension: int) -> Tensor:

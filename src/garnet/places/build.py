@@ -20,6 +20,7 @@ from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.places.edge_sort import Counter, Spool
+from garnet.places.row_store import grain_of
 from garnet.places.tile_writer import finish, write_features, write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
@@ -32,6 +33,8 @@ _BYTES_A_PAIR = 200
 # What is held of each pair of a strip while that is sorted, without and with weights.
 _BYTES_A_RECORD, _BYTES_A_WEIGHTED_RECORD = 28, 44
 _STRIP_SHARE = 4
+# Parts are cut between grains where they have so many of them.
+_GRAINS_A_PART = 4
 _LARGEST_CHUNK = 1 << 20
 _MOST = 2**31 - 1
 
@@ -146,7 +149,10 @@ def _require_room(n: int, memory: int) -> None:
 def _bounds(
     counts: NDArray[np.int64], weighted: bool, memory: int, parts: int | None, features: FeatureRows | None
 ) -> tuple[int, ...]:
-    """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for one node."""
+    """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for some nodes.
+
+    Where that is fair enough, a part is a number of whole grains: see `grain_of`.
+    """
     n, total, share = len(counts), int(counts.sum()), memory // _STRIP_SHARE
     if not n:
         return (0, 0)
@@ -163,9 +169,12 @@ def _bounds(
     while True:
         steps = np.arange(wanted + 1)
         cuts = np.searchsorted(cost, cost[-1] * steps / wanted)
+        grain = grain_of(n) if _GRAINS_A_PART * grain_of(n) * wanted <= n else 1
+        units, cuts = -(-n // grain), (cuts + grain // 2) // grain
         # No part is empty, however the shares fall.
-        cuts = np.minimum(np.maximum.accumulate(cuts - steps) + steps, n - steps[::-1])
-        cuts[0] = 0
+        cuts = np.minimum(np.maximum.accumulate(cuts - steps) + steps, units - steps[::-1])
+        cuts[0], cuts[-1] = 0, units
+        cuts = np.minimum(cuts * grain, n)
         if wanted == n or np.diff(pairs[cuts]).max() <= most:
             return tuple(cuts.tolist())
         wanted = min(n, wanted + max(1, wanted // 4))

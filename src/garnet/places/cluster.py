@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -157,6 +158,11 @@ class ClusterRun:
                 f"The worker {blind[0]} does not see the folder {folder}; all workers must, under the same path: give "
                 "an 'output' on a disk that they share."
             )
+
+    def everywhere(self, work: Callable[[], None]) -> None:
+        """Call a function in the process of every worker; one that is lost meanwhile needs it no more."""
+        with suppress(OSError, RuntimeError):
+            self._client.run(work, on_error="ignore")
 
     def __call__(
         self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None

@@ -152,7 +152,7 @@ class Sizes:
             shared=seconds,
             calls=10 if k else 0,
             memory=self.rows if self.cut is not None else 3 * points,
-            disk=self.kept_tiles + 2 * points + _PAIR * n * k,
+            disk=self.kept_tiles + 3 * points + _PAIR * n * k,
             read=read,
             written=written + _PAIR * n * k,
         )

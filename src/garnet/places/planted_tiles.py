@@ -13,7 +13,7 @@ from torch import Tensor
 from garnet.errors import GarnetError
 from garnet.io.failures import writing
 from garnet.io.removal import remove
-from garnet.places.row_store import write_array
+from garnet.places.row_files import write_array
 from garnet.places.tile_writer import finish_like, write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.purify.planting import planted_pairs

@@ -1,4 +1,4 @@
-"""Tall matrices in parts, one file a part, and work that is done on them part by part, here or on a cluster."""
+"""Tall matrices in parts, and work that is done on them part by part, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from garnet.errors import GarnetError
-from garnet.io.atomic import atomic_path
-from garnet.io.removal import remove
+from garnet.linalg.fixed_point import fixed, number
+from garnet.places.row_files import Across, Both, RowFile, Slot, read, read_columns, remove_all, write
 
-_AGAIN = "remove its folder, and the work begins again."
-
+_GRAINS, _LEAST_GRAIN, _LARGEST_GRAIN = 128, 16, 8192
 
 Tell = Callable[[str, int, int], None]
 """Called with the name of a step, how many of its tasks are done, and how many there are."""
@@ -54,48 +50,6 @@ def run_locally(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, d
     return results
 
 
-class Slot:
-    """Rows that stay in memory as long as there is room, and else lie in a file.
-
-    Args:
-        file: where they lie if there is none.
-        room: a list of one number, the bytes that are left to all who share it.
-    """
-
-    def __init__(self, file: Path, room: list[int]) -> None:
-        self.file, self._room = file, room
-        self._rows: Tensor | None = None
-
-    def place(self) -> Tensor | Path:
-        """The rows, which nobody may change, or their file."""
-        return self.file if self._rows is None else self._rows
-
-    def put(self, rows: Tensor) -> bool:
-        """Keep the rows, if there is room."""
-        self.clear()
-        if rows.nbytes > self._room[0]:
-            return False
-        self._room[0] -= rows.nbytes
-        # What is part of something larger would keep it all alive.
-        self._rows = rows.contiguous() if rows.nbytes == rows.untyped_storage().nbytes() else rows.clone()
-        return True
-
-    def clear(self) -> None:
-        """Forget the rows."""
-        if self._rows is not None:
-            self._room[0] += self._rows.nbytes
-            self._rows = None
-
-    def remove(self) -> None:
-        """Forget the rows, wherever they are."""
-        self.clear()
-        remove(self.file)
-
-
-RowFile = Path | Slot
-"""Where the rows of a part are."""
-
-
 class RowMatrix:
     """A tall matrix in float32 whose rows lie in files, or in memory, and go when the last who knows it goes.
 
@@ -103,12 +57,15 @@ class RowMatrix:
         files: one for each part of the rows.
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
         width: columns.
+        unit: whether the columns are known to have a length of about one.
     """
 
-    def __init__(self, files: Sequence[RowFile], bounds: Sequence[int], width: int, *, keep: bool = False) -> None:
-        self.files, self.bounds, self.width = tuple(files), tuple(bounds), width
+    def __init__(
+        self, files: Sequence[RowFile], bounds: Sequence[int], width: int, *, keep: bool = False, unit: bool = False
+    ) -> None:
+        self.files, self.bounds, self.width, self.unit = tuple(files), tuple(bounds), width, unit
         if not keep:
-            weakref.finalize(self, _remove, self.files)
+            weakref.finalize(self, remove_all, self.files)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -128,12 +85,21 @@ class RowStore:
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
         run: who does the work.
         tell: told of steps that take long: the name of each, tasks done, and all tasks.
+        threads: tasks that are done at the same time.
+        grain: rows that are worked on at a time.
     """
 
     def __init__(
-        self, folder: Path, bounds: Sequence[int], run: Run = run_locally, tell: Tell = lambda name, done, total: None
+        self,
+        folder: Path,
+        bounds: Sequence[int],
+        run: Run = run_locally,
+        tell: Tell = lambda name, done, total: None,
+        *,
+        threads: int = 1,
     ) -> None:
         self.folder, self.bounds, self.run, self.tell = folder, tuple(bounds), run, tell
+        self.threads, self.grain = threads, grain_of(self.bounds[-1])
         self._room = [0]
 
     def hold(self, room: int) -> None:
@@ -153,29 +119,55 @@ class RowStore:
         """What a function gives for the arguments of each task of a step that takes long, and says how far it is."""
         return self.run(work, tasks, done=partial(self.tell, name))
 
-    def new(self, width: int, name: str | None = None) -> RowMatrix:
-        """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten."""
-        stem = name or f"tmp-{secrets.token_hex(8)}"
-        files = self.files(stem)
-        if name is None and self._room[0]:
-            return RowMatrix([Slot(file, self._room) for file in files], self.bounds, width)
-        return RowMatrix(files, self.bounds, width, keep=name is not None)
+    def everywhere(self, work: Callable[[], None]) -> None:
+        """Call a function in every process that does the work, as far as it can be reached."""
+        getattr(self.run, "everywhere", lambda work: work())(work)
+
+    def new(self, width: int, name: str | None = None, *, columns: bool = False) -> RowMatrix:
+        """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten.
+
+        Args:
+            width: columns that it will have.
+            name: of its files.
+            columns: whether columns will be read of it, without the others.
+        """
+        if name is not None:
+            return RowMatrix(self.files(name), self.bounds, width, keep=True)
+        files: Sequence[RowFile] = self.files(stem := temporary())
+        if self._room[0]:
+            files = [Slot(file, self._room) for file in self.files(stem)]
+        elif columns:
+            files = [Both(*both) for both in zip(self.files(stem), self.files(f"{stem}-columns"), strict=True)]
+        return RowMatrix(files, self.bounds, width)
+
+    def by_columns(self, widths: Sequence[int], *, unit: bool = False) -> tuple[list[Path], RowMatrix]:
+        """Files for some columns each of a matrix yet to be written, with its columns one after the other."""
+        stem, length = temporary(), self.bounds[-1]
+        files = [self.folder / f"{stem}-{i}.bin" for i in range(len(widths))]
+        pairs = tuple(zip(files, widths, strict=True))
+        parts = [Across(pairs, first, last, length) for first, last in itertools.pairwise(self.bounds)]
+        return files, RowMatrix(parts, self.bounds, sum(widths), unit=unit)
 
     def files(self, name: str) -> list[Path]:
         """The files of a matrix of this name."""
         return [self.folder / f"{name}-{i}.bin" for i in range(self.count)]
 
-    def map(self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None) -> RowMatrix:
+    def map(
+        self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None, columns: bool = False
+    ) -> RowMatrix:
         """What `work` makes of the rows of some matrices, row by row."""
-        matrix = self.new(0, name)
-        widths = self.each(_map, itertools.repeat(work), self._sources(matrices), matrix.files)
-        matrix.width = widths[0]
+        matrix = self.new(0, name, columns=columns)
+        repeated = itertools.repeat(work), self._sources(matrices), itertools.repeat(self.grain)
+        matrix.width = self.each(_map, *repeated, matrix.files)[0]
         return matrix
 
     def sum(self, work: Callable[..., Tensor], *matrices: RowMatrix) -> Tensor:
-        """The sum over the parts, in their order, of what `work` makes of their rows; in float64."""
-        partial = self.each(_partial, itertools.repeat(work), self._sources(matrices))
-        return torch.stack(partial).sum(dim=0)
+        """The sum over all rows of what `work` makes of some of them; in float64, the same however they are cut."""
+        return self.total(_partial, itertools.repeat(work), self._sources(matrices), itertools.repeat(self.grain))
+
+    def total(self, work: Callable[..., Tensor], *columns: Iterable[Any]) -> Tensor:
+        """What the sums of all parts add up to: see `each`, and `garnet.linalg.fixed_point`."""
+        return number(torch.stack(self.each(work, *columns)).sum(dim=0))
 
     def take(self, matrix: RowMatrix, rows: Tensor) -> Tensor:
         """Some rows, in any order."""
@@ -192,18 +184,9 @@ class RowStore:
         return [[(one.files[i], one.width) for one in matrices] for i in range(self.count)]
 
 
-def read(place: RowFile, width: int) -> Tensor:
-    """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
-    file = place.place() if isinstance(place, Slot) else place
-    if isinstance(file, Tensor):
-        return file
-    try:
-        numbers = np.fromfile(file, np.float32)
-    except OSError as error:
-        raise GarnetError(f"Cannot read {file}: {error.strerror}; {_AGAIN}") from error
-    if width and len(numbers) % width:
-        raise truncated(file)
-    return torch.from_numpy(numbers).view(-1, width)
+def temporary() -> str:
+    """The beginning of the name of files that go when they are forgotten."""
+    return f"tmp-{secrets.token_hex(8)}"
 
 
 def whole(matrix: RowMatrix) -> Tensor:
@@ -211,43 +194,37 @@ def whole(matrix: RowMatrix) -> Tensor:
     return torch.cat([matrix.part(i) for i in range(len(matrix.files))])
 
 
-def truncated(file: Path) -> GarnetError:
-    """What to say of a file that is shorter than it was."""
-    return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
+def columns_of(matrix: RowMatrix, first: int, last: int) -> Tensor:
+    """Some of the columns, in memory."""
+    found = torch.empty(matrix.bounds[-1], last - first)
+    for place, (begin, end) in zip(matrix.files, itertools.pairwise(matrix.bounds), strict=True):
+        found[begin:end] = read_columns(place, matrix.width, first, last, end - begin)
+    return found
 
 
-def write(place: RowFile, rows: Tensor) -> int:
-    """Put rows in a place, in a file whole or not at all; gives the number of columns."""
-    rows = rows.float()
-    if not isinstance(place, Slot):
-        write_array(place, rows.numpy())
-    elif not place.put(rows):
-        write_array(place.file, rows.numpy())
-    return int(rows.shape[1])
+def grain_of(rows: int) -> int:
+    """So many rows are worked on at a time, of a matrix that has so many in all: a power of two.
+
+    Parts are cut between two grains where there are enough of them. Then what comes out does not depend on how many
+    parts there are, to the last bit: a product of matrices may round as it likes, if only it is always the same one.
+    """
+    return min(max(_LEAST_GRAIN, 1 << max((rows // _GRAINS).bit_length() - 1, 0)), _LARGEST_GRAIN)
 
 
-def write_array(file: Path, array: NDArray[Any]) -> None:
-    """Write the bytes of an array to a file, whole or not at all."""
-    # Not `tofile`, which loses the last bytes without a word when the disk is full.
-    with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
-        stream.write(np.ascontiguousarray(array).data)
+def grains(rows: int, grain: int) -> list[slice]:
+    """The rows of a part, one grain after the other; one that is empty if there are none."""
+    return [slice(start, start + grain) for start in range(0, max(rows, 1), grain)]
 
 
 def _take(place: RowFile, width: int, rows: Tensor) -> Tensor:
     return read(place, width)[rows] if len(rows) else torch.empty(0, width)
 
 
-def _map(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]], target: RowFile) -> int:
-    return write(target, work(*(read(*source) for source in sources)))
+def _map(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]], grain: int, target: RowFile) -> int:
+    rows = [read(*source) for source in sources]
+    return write(target, torch.cat([work(*(x[some] for x in rows)) for some in grains(len(rows[0]), grain)]))
 
 
-def _partial(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]]) -> Tensor:
-    return work(*(read(*source) for source in sources)).double()
-
-
-def _remove(places: Iterable[RowFile]) -> None:
-    for place in places:
-        if isinstance(place, Slot):
-            place.remove()
-        else:
-            remove(place)
+def _partial(work: Callable[..., Tensor], sources: list[tuple[RowFile, int]], grain: int) -> Tensor:
+    rows = [read(*source) for source in sources]
+    return fixed([work(*(x[some] for x in rows)) for some in grains(len(rows[0]), grain)])

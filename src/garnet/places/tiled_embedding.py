@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
@@ -12,8 +14,10 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from garnet.errors import ParameterError
-from garnet.places.row_store import RowFile, RowMatrix, RowStore, whole, write
+from garnet.errors import GarnetError, ParameterError
+from garnet.places.held_matrix import release
+from garnet.places.row_files import RowFile, write
+from garnet.places.row_store import RowMatrix, RowStore, whole
 from garnet.places.tiled_operator import TiledSpace
 from garnet.places.tiles import TiledGraph
 from garnet.purify.features import leading_directions, product, unit_rows
@@ -24,7 +28,9 @@ from garnet.spectral.spectrum import eigengap, spread_components
 _WIDEST = 8_192  # features of which the squares of all pairs are added up in memory
 
 
-def tiled_spectrum(graph: TiledGraph, store: RowStore, settings: Settings, solver: Chebyshev) -> Spectrum:
+def tiled_spectrum(
+    graph: TiledGraph, store: RowStore, settings: Settings, solver: Chebyshev, *, columns: int = 0
+) -> Spectrum:
     """The leading eigenpairs of the normalised adjacency; their vectors are a `RowMatrix`.
 
     Args:
@@ -32,6 +38,7 @@ def tiled_spectrum(graph: TiledGraph, store: RowStore, settings: Settings, solve
         store: where matrices live.
         settings: rank, which end of the spectrum leads, degree regularisation and seed.
         solver: the block solver.
+        columns: that a task may take through a filter while its process holds the adjacency; 0 if it may not.
     """
     rank = settings.rank
     spread = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -47,11 +54,26 @@ def tiled_spectrum(graph: TiledGraph, store: RowStore, settings: Settings, solve
     if solver.fills(graph.num_nodes, rank):
         found = _of_a_small_graph(graph, store, whole(roots), settings)
     else:
-        found = solver.solve(TiledSpace(graph, store, roots, settings.seed), rank, settings.end)
+        with released(store):
+            space = TiledSpace(graph, store, roots, settings.seed, columns=columns)
+            found = solver.solve(space, rank, settings.end)
     kept = eigengap(found.values) if settings.by_eigengap else rank
     every: Any = found.vectors
     vectors: Any = store.map(_leading(kept), every, roots)
     return Spectrum(found.values[:kept], vectors, found.residuals[:kept], found.products)
+
+
+@contextmanager
+def released(store: RowStore) -> Iterator[None]:
+    """Whoever has held the adjacency for this work forgets it afterwards."""
+    try:
+        yield
+    except GarnetError:  # perhaps that nobody answers any more
+        raise
+    except BaseException:
+        store.everywhere(release)
+        raise
+    store.everywhere(release)
 
 
 def _leading(kept: int) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from garnet.places.row_store import RowFile, read
+from garnet.places.row_files import RowFile, read
 from garnet.places.tiled_scores import read_tile, write_tile
 from garnet.purify.place import Counted, Revised
 from garnet.purify.scores import gathered

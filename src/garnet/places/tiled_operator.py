@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from garnet.linalg.dense import inner, product
-from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
+from garnet.places.held_columns import (
+    Columns,
+    filter_columns,
+    held_operator,
+    moments_of_columns,
+    multiply_columns,
+    squares,
+    unit_factors,
+)
+from garnet.places.plan import COPIES_OF_A_COLUMN
+from garnet.places.row_files import RowFile, read, write
+from garnet.places.row_store import RowMatrix, RowStore, columns_of, grains, run_locally
+from garnet.places.tiled_basis import TiledBasis, times
 from garnet.places.tiles import TiledGraph
+from garnet.spectral.block_space import Polynomial, Space, by_products, moments_by_products
+
+T = TypeVar("T")
 
 
 class TiledSpace:
-    """S A S with S = (D + tau I)^(-1/2), tile by tile; tall matrices lie in files.
+    """S A S with S = (D + tau I)^(-1/2); tall matrices lie in parts.
+
+    Where a process may hold the adjacency beside some columns, it takes these through a whole polynomial; elsewhere it
+    makes one product after the other, tile by tile. What comes out is the same to the last bit.
 
     Args:
         graph: the graph with adjacency A and weighted degrees D.
         parts: where tall matrices live; with the bounds of the graph.
         roots: (n, 1) diagonal of S; where it is 0 a node takes no part.
         seed: of `random`.
+        columns: that a task may hold beside the adjacency; 0 if that is too much for it.
+        scale: what the matrix is to be divided by, if that is known.
 
     Attributes:
         n: number of rows.
@@ -31,22 +52,39 @@ class TiledSpace:
         longest: entries of the fullest row.
     """
 
-    def __init__(self, graph: TiledGraph, parts: RowStore, roots: RowMatrix, seed: int) -> None:
+    def __init__(
+        self,
+        graph: TiledGraph,
+        parts: RowStore,
+        roots: RowMatrix,
+        seed: int,
+        *,
+        columns: int = 0,
+        scale: float | None = None,
+    ) -> None:
         self.n = graph.num_nodes
-        self.scale, self.products = 1.0, 0
+        self.scale, self.products = scale or 1.0, 0
         self.longest = max(int(graph.counts(i).max(initial=0)) for i in range(graph.parts))
-        self._graph, self._parts, self._roots = graph, parts, roots
+        self._graph, self._parts, self._roots, self._columns = graph, parts, roots, columns
+        self._local = parts.run is run_locally
         self._seeds = (seed * 1_000_003 + number for number in itertools.count())
-        sums = self.product(self.constant(1.0))
-        self.scale = max(float(sums.part(i).max()) for i in range(parts.count) if len(sums.part(i))) or 1.0
-        self.products = 0
+        if scale is None:
+            sums = self.product(self.constant(1.0))
+            self.scale = max(float(sums.part(i).max()) for i in range(parts.count) if len(sums.part(i))) or 1.0
+            self.products = 0
 
     def product(
         self, block: RowMatrix, *, slope: float = 1.0, shift: float = 0.0, minus: RowMatrix | None = None
     ) -> RowMatrix:
         """See `Space`."""
-        self.products += block.width
-        self._parts.tell("columns", self.products, 0)
+        self._count(block.width)
+        if self._columns and self._local:
+            operator = self._operator()
+            return self._by_groups(
+                lambda some, image: operator.product(some, slope=slope, shift=shift, minus=image), block, minus
+            )
+        if self._columns and slope == 1 and shift == 0 and minus is None:
+            return self._by_tasks(multiply_columns, block)
         target = self._parts.new(block.width)
         before = [None] * self._parts.count if minus is None else minus.files
         factors = slope / self.scale, shift
@@ -59,21 +97,75 @@ class TiledSpace:
         )
         return target
 
+    def filtered(self, block: RowMatrix, polynomial: Polynomial) -> RowMatrix:
+        """See `Space`."""
+        if not self._columns:
+            found: RowMatrix = by_products(self, block, polynomial)
+            return self.unit(found)
+        self._count(polynomial.degree * block.width)
+        if self._local:
+            operator = self._operator()
+            found = self._by_groups(lambda some, _: operator.filtered(some, polynomial), block)
+            found.unit = True
+            return found
+        return self._by_tasks(filter_columns, block, polynomial, unit=True)
+
+    def moments(self, block: RowMatrix, polynomial: Polynomial) -> Tensor:
+        """See `Space`."""
+        if not self._columns:
+            return moments_by_products(self, block, polynomial)
+        self._count(polynomial.degree * block.width)
+        if self._local:
+            operator = self._operator()
+            groups = (columns_of(block, *some) for some in itertools.pairwise(self._cuts(block.width)))
+            return torch.cat([operator.moments(group, polynomial) for group in groups], dim=1)
+        tasks = ((task, polynomial) for task in self._tasks(block, self._cuts(block.width)))
+        return torch.cat(self._parts.run(moments_of_columns, tasks), dim=1)
+
+    def alone(self, work: Callable[[Space], T]) -> T:
+        """See `Space`; a worker that holds the matrix needs no others for it."""
+        if self._local or not self._columns:
+            return work(self)
+        parts, graph, files = self._parts, self._graph, self._roots.files
+        told = graph, files, parts.bounds, parts.folder, self.scale, self._columns
+        found: tuple[T, int] = parts.run(_alone, [(work, *told)])[0]
+        self._count(found[1])
+        return found[0]
+
     def random(self, columns: int) -> RowMatrix:
         """See `Space`."""
-        seed, bounds = next(self._seeds), self._parts.bounds
-        target = self._parts.new(columns)
-        rows = np.diff(bounds).tolist()
-        self._parts.each(_random, rows, [columns] * len(rows), [(seed, i) for i in range(len(rows))], target.files)
+        seed, parts = next(self._seeds), self._parts
+        target = self._new(columns)
+        parts.each(
+            _random,
+            itertools.pairwise(parts.bounds),
+            *map(itertools.repeat, (columns, seed, parts.grain)),
+            target.files,
+        )
         return target
 
     def constant(self, value: float) -> RowMatrix:
         """See `Space`."""
-        return self._parts.map(lambda roots: torch.full_like(roots, value), self._roots)
+        return self.map(lambda roots: torch.full_like(roots, value), self._roots)
+
+    def times(self, block: RowMatrix, factor: Tensor) -> RowMatrix:
+        """See `Space`."""
+        target, parts = self._new(factor.shape[1]), self._parts
+        repeated = map(itertools.repeat, (block.width, factor.float(), parts.grain))
+        parts.each(times, block.files, *repeated, target.files)
+        return target
+
+    def unit(self, block: RowMatrix) -> RowMatrix:
+        """See `Space`."""
+        if block.unit:
+            return block
+        found = self.map(_scaled(unit_factors(self.sum(squares, block))), block)
+        found.unit = True
+        return found
 
     def map(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> RowMatrix:
         """See `Space`."""
-        return self._parts.map(work, *blocks)
+        return self._parts.map(work, *blocks, columns=self._columns > 0)
 
     def sum(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> Tensor:
         """See `Space`."""
@@ -81,60 +173,82 @@ class TiledSpace:
 
     def basis(self, capacity: int) -> TiledBasis:
         """See `Space`."""
-        return TiledBasis(self._parts)
+        return TiledBasis(self._parts, columns=self._columns > 0)
 
     def coarser(self) -> None:
         """See `Space`: in parts nothing is made coarser."""
 
+    def _new(self, width: int) -> RowMatrix:
+        return self._parts.new(width, columns=self._columns > 0)
 
-class TiledBasis:
-    """A basis as the list of the blocks it grew by, of which a task holds one at a time: see `Basis`."""
+    def _count(self, columns: int) -> None:
+        self.products += columns
+        self._parts.tell("columns", self.products, 0)
 
-    def __init__(self, parts: RowStore) -> None:
-        self._parts = parts
-        self._blocks: list[RowMatrix] = []
+    def _cuts(self, width: int) -> list[int]:
+        """Where columns are cut, so that each task has about as many, and none more than it may."""
+        threads = self._parts.threads
+        rounds = -(-width // (threads * self._columns))
+        count = min(width, threads * rounds)
+        return [width * i // count for i in range(count + 1)]
 
-    @property
-    def size(self) -> int:
-        """Columns so far."""
-        return sum(block.width for block in self._blocks)
+    def _tasks(self, block: RowMatrix, cuts: Sequence[int]) -> list[Columns]:
+        return [
+            Columns(
+                graph=self._graph,
+                roots=self._roots.files,
+                scale=self.scale,
+                bounds=self._parts.bounds,
+                files=block.files,
+                width=block.width,
+                first=first,
+                last=last,
+            )
+            for first, last in itertools.pairwise(cuts)
+        ]
 
-    def dot(self, block: RowMatrix) -> Tensor:
-        """See `Basis`."""
-        partial = self._parts.each(_dot, self._known(), block.files, [block.width] * self._parts.count)
-        return torch.stack(partial).sum(dim=0).float()
+    def _by_tasks(self, work: Callable[..., None], block: RowMatrix, *more: Any, unit: bool = False) -> RowMatrix:
+        """What tasks write for the columns of a block."""
+        cuts = self._cuts(block.width)
+        files, target = self._parts.by_columns(np.diff(cuts).tolist(), unit=unit)
+        tasks = zip(self._tasks(block, cuts), files, strict=True)
+        self._parts.run(work, ((task, file, *more) for task, file in tasks))
+        return target
 
-    def less(self, block: RowMatrix, coefficients: Tensor) -> RowMatrix:
-        """See `Basis`."""
+    def _by_groups(
+        self, work: Callable[[Tensor, Any], Tensor], block: RowMatrix, minus: RowMatrix | None = None
+    ) -> RowMatrix:
+        """What becomes of the columns of a block in this process, some at a time."""
+        found = torch.empty(self.n, block.width)
+        for some in itertools.pairwise(self._cuts(block.width)):
+            image = None if minus is None else columns_of(minus, *some)
+            found[:, slice(*some)] = work(columns_of(block, *some), image)
         target = self._parts.new(block.width)
-        self._parts.each(_less, self._known(), block.files, itertools.repeat(coefficients.float()), target.files)
+        for file, (first, last) in zip(target.files, itertools.pairwise(self._parts.bounds), strict=True):
+            write(file, found[first:last])
         return target
 
-    def append(self, block: RowMatrix) -> None:
-        """See `Basis`."""
-        self._blocks.append(block)
-
-    def rotate(self, rotation: Tensor) -> RowMatrix:
-        """See `Basis`."""
-        target = self._parts.new(rotation.shape[1])
-        self._parts.each(_rotate, self._known(), itertools.repeat(rotation.float()), target.files)
-        return target
-
-    def keep(self, rotation: Tensor) -> None:
-        """See `Basis`."""
-        self._blocks = [self.rotate(rotation)]
-
-    def _known(self) -> list[list[tuple[RowFile, int]]]:
-        return [[(block.files[i], block.width) for block in self._blocks] for i in range(self._parts.count)]
+    def _operator(self) -> Any:
+        return held_operator(self._graph, self._roots.files, self._parts.bounds, self.scale)
 
 
-def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor) -> Tensor:
-    """The tile (i, j) of the adjacency times the rows of part j."""
+def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor, onto: Tensor | None = None) -> Tensor:
+    """The tile (i, j) of the adjacency times the rows of part j, added to what tiles before it gave.
+
+    That comes first in the sum of each row, as if it were an entry: so all rounds as in a product of whole rows.
+    """
     tile = graph.tile(i, j)
-    weights = None if tile.weights is None else torch.from_numpy(tile.weights)
+    starts, columns, weights = tile.starts, tile.columns, tile.weights
+    if onto is not None:
+        own = np.arange(len(onto), dtype=np.int32)
+        columns = np.insert(columns, starts[:-1], own + np.int32(len(block)))
+        if weights is not None:
+            weights = np.insert(weights, starts[:-1], np.float32(1))
+        starts = np.add(starts, np.arange(len(starts)), dtype=np.int32)
+        block = torch.cat([block, onto])
     return embedding_bag(
-        torch.from_numpy(tile.columns), block, torch.from_numpy(tile.starts), mode="sum", per_sample_weights=weights,
-        include_last_offset=True,
+        torch.from_numpy(columns), block, torch.from_numpy(starts), mode="sum",
+        per_sample_weights=None if weights is None else torch.from_numpy(weights), include_last_offset=True,
     )  # fmt: skip
 
 
@@ -146,9 +260,11 @@ def _product(
 ) -> None:
     graph, i, files, roots, width = strip
     slope, shift = factors
-    image = torch.zeros(graph.bounds[i + 1] - graph.bounds[i], width)
+    image: Tensor | None = None
     for j in range(graph.parts):
-        image += tile_product(graph, i, j, read(files[j], width) * read(roots[j], 1))
+        image = tile_product(graph, i, j, read(files[j], width) * read(roots[j], 1), image)
+    if image is None:
+        image = torch.zeros(0, width)
     image *= slope * read(roots[i], 1)
     if minus is not None:
         image -= read(minus, width)
@@ -157,26 +273,30 @@ def _product(
     write(target, image)
 
 
-def _random(rows: int, columns: int, seed: tuple[int, int], target: RowFile) -> None:
-    numbers = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32)
-    write(target, torch.from_numpy(numbers))
+def _alone(
+    work: Callable[[Any], T],
+    graph: TiledGraph,
+    roots: Sequence[RowFile],
+    bounds: Sequence[int],
+    folder: Path,
+    scale: float,
+    columns: int,
+) -> tuple[T, int]:
+    parts = RowStore(folder, bounds)
+    parts.hold(4 * graph.num_nodes * COPIES_OF_A_COLUMN * columns)
+    space = TiledSpace(graph, parts, RowMatrix(roots, bounds, 1, keep=True), 0, columns=columns, scale=scale)
+    return work(space), space.products
 
 
-def _dot(known: list[tuple[RowFile, int]], file: RowFile, width: int) -> Tensor:
-    block = read(file, width)
-    return torch.cat([inner(read(*one), block) for one in known])
+def _random(rows: tuple[int, int], columns: int, seed: int, grain: int, target: RowFile) -> None:
+    first, last = rows
+    numbers = torch.empty(last - first, columns)
+    for some in grains(last - first, grain):
+        generator = np.random.default_rng((seed, first + some.start))
+        generator.standard_normal(dtype=np.float32, out=numbers[some].numpy())
+    write(target, numbers)
 
 
-def _less(known: list[tuple[RowFile, int]], file: RowFile, coefficients: Tensor, target: RowFile) -> None:
-    block = read(file, coefficients.shape[1]).clone()
-    for one, part in zip(known, torch.split(coefficients, [width for _, width in known]), strict=True):
-        product(read(*one), part, onto=block, factor=-1.0)
-    write(target, block)
-
-
-def _rotate(known: list[tuple[RowFile, int]], rotation: Tensor, target: RowFile) -> None:
-    image: Tensor | None = None
-    for one, part in zip(known, torch.split(rotation, [width for _, width in known]), strict=True):
-        image = product(read(*one), part, onto=image)
-    if image is not None:
-        write(target, image)
+# What is sent to the parts of a tall matrix is made by a function of its own, so that no more than it needs goes along.
+def _scaled(factors: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda rows: rows * factors

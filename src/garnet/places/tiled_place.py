@@ -30,7 +30,8 @@ from garnet.places.build import build_tiles
 from garnet.places.cluster import ClusterRun
 from garnet.places.delivery import delivered, describe, made_by, manifest_name, require_free
 from garnet.places.edge_table import NEEDED, is_table, require_writable_table
-from garnet.places.plan import Cut, Memory, cut_of
+from garnet.places.held_matrix import held_bytes
+from garnet.places.plan import Cut, Memory, columns_bytes, cut_of
 from garnet.places.planted_tiles import plant_tiles, planted_in
 from garnet.places.row_store import RowStore, Run, run_locally
 from garnet.places.tiled_result import from_facts, held
@@ -228,8 +229,9 @@ class Task:
         opened, folder, run = open_source(self.source), scratch.folder, self.place.run()
         if self.as_table:
             require_writable_table(opened.names)
-        cut = self.place.cut(self.method, 0 if opened.features is None else opened.features.width, run)
+        cut, threads = self.place.cut(self.method, 0 if opened.features is None else opened.features.width, run), 1
         if isinstance(run, ClusterRun):
+            threads = run.capacity().threads
             if self.as_table:
                 run.require_package(*NEEDED)
             run.require_folder(folder)
@@ -250,10 +252,16 @@ class Task:
         new = torch.zeros(2, 0, dtype=torch.int64)
         if plants and given.num_edges:
             graph, new = TiledGraph.open(planted), planted_in(planted)
-        store = RowStore(folder, graph.bounds, run, clock.tell)
+        cut = replace(cut, memory=memory)
+        store = RowStore(folder, graph.bounds, run, clock.tell, threads=threads)
+        columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph))
         if run is run_locally:
-            store.hold(cut.spare(graph.num_nodes, graph.parts))
-        return GraphOnDisk(given, graph, new, store, clock, self.place, memory, self.as_table, deliver)
+            spare = cut.spare(graph.num_nodes, graph.parts)
+            beside = held_bytes(graph) + columns_bytes(graph.num_nodes, columns)
+            # Blocks that lie in files cost more than tiles that do.
+            columns = columns if 2 * beside <= spare else 0
+            store.hold(spare - beside if columns else spare)
+        return GraphOnDisk(given, graph, new, store, clock, self.place, cut, columns, self.as_table, deliver)
 
 
 def identity(source: Path | Graph, output: Path) -> list[Any]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from garnet.errors import GarnetError
 from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of_most
 from garnet.places.column_file import is_unchanged, read_columns, write_columns
-from garnet.places.row_store import RowFile, read
+from garnet.places.row_files import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.purify.quantile import digit_counts
@@ -57,7 +57,7 @@ class TileTask:
         j: part of the columns, not before i.
         points: where the points of part i and of part j are.
         width: of the points.
-        base: files of pairs of near neighbours in this tile.
+        base: where pairs of near neighbours in this tile are: a file, the first of them in it, and how many they are.
         settings: of the purification.
         critical: what scores the edges.
         rank: how many coordinates of the points are spectral.
@@ -71,7 +71,7 @@ class TileTask:
     j: int
     points: tuple[RowFile, RowFile]
     width: int
-    base: Sequence[Path]
+    base: Sequence[tuple[Path, int, int]]
     settings: Settings
     critical: Critical
     rank: int
@@ -119,20 +119,29 @@ def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Te
 
 
 def tile_shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
-    """What `garnet.linalg.common_neighbors.shared_neighbors` gives, one block of neighbours at a time."""
+    """What `garnet.linalg.common_neighbors.shared_neighbors` gives."""
     first, second = edges
-    common = torch.zeros(len(first), dtype=torch.int64)
-    for k in range(graph.parts):
-        left = _pattern(graph, i, k)
-        right = left if i == j else _pattern(graph, j, k)
-        common += count_common(left, first, right, second)
+    left, right = _neighbors(graph, i, first), _neighbors(graph, j, second)
+    common = count_common(*left, *right)
     counts = torch.from_numpy(graph.counts(i))[first], torch.from_numpy(graph.counts(j))[second]
     return share_of_most(common, torch.minimum(*counts) - 1)
 
 
-def _pattern(graph: TiledGraph, i: int, j: int) -> NeighborLists:
-    tile = graph.tile(i, j)
-    return NeighborLists(torch.from_numpy(tile.starts).long(), torch.from_numpy(tile.columns))
+def _neighbors(graph: TiledGraph, i: int, nodes: Tensor) -> tuple[NeighborLists, Tensor]:
+    """The neighbours of some nodes of a part, in any order, and which of the lists is that of each."""
+    chosen, place = torch.unique(nodes, return_inverse=True)
+    rows = chosen.numpy()
+    starts = np.concatenate([[0], np.cumsum(graph.counts(i)[rows])])
+    columns, begins = np.empty(starts[-1], np.int32), starts[:-1].copy()
+    for j in range(graph.parts):
+        tile = graph.tile(i, j)
+        counts = np.diff(tile.starts)[rows]
+        before = np.cumsum(counts) - counts
+        entries = np.arange(counts.sum())
+        found = tile.columns[entries + np.repeat(tile.starts[:-1][rows] - before, counts)]
+        columns[entries + np.repeat(begins - before, counts)] = found + graph.bounds[j]
+        begins += counts
+    return NeighborLists(torch.from_numpy(starts), torch.from_numpy(columns)), place
 
 
 def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
@@ -147,11 +156,11 @@ def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
 def _pairs(task: TileTask) -> Iterator[NDArray[np.int32]]:
     """Pairs of near neighbours, (2, b) each, the smaller node first."""
     lengths = np.array([_length(task, task.i), _length(task, task.j)])
-    for file in task.base:
+    for file, first, count in task.base:
         size = file.stat().st_size if file.is_file() else None
-        if size is None or size % 8:
+        if size is None or size < 8 * (first + count):
             raise GarnetError(f"Cannot read {file}: it {'is missing' if size is None else 'is truncated'}; {_AGAIN}")
-        pairs = np.fromfile(file, np.int32).reshape(-1, 2)
+        pairs = np.fromfile(file, np.int32, 2 * count, offset=8 * first).reshape(-1, 2)
         if (pairs < 0).any() or (pairs >= lengths).any():
             raise GarnetError(f"Cannot read {file}: it has nodes outside its part; {_AGAIN}")
         yield (np.sort(pairs, axis=1) if task.i == task.j else pairs).T

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +19,28 @@ from garnet.errors import GraphError
 from garnet.io.atomic import atomic_path
 from garnet.io.checked import checksum, read_note, write_note
 from garnet.io.removal import remove
+from garnet.linalg.fixed_point import fixed, number
 from garnet.neighbors.cell_index import CellIndex, compare
-from garnet.neighbors.distances import lift, nearest_in_pool
+from garnet.neighbors.distances import lift, lifted_width, nearest_in_pool
 from garnet.neighbors.quantizer import Quantizer
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.plan import most_cells
-from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, truncated, write, write_array
+from garnet.places.row_files import RowFile, read, truncated, write, write_array
+from garnet.places.row_store import RowMatrix, RowStore, grains
 from garnet.purify.settings import Settings
 
 Part = tuple[RowFile, Tensor, int, Tensor]
 """The points of a part: where they are, which rows are known, their width, and the mean of all."""
 
+Segment = tuple[str, int, int]
+"""The name of a file of pairs, the first of some of them, and how many these are."""
+
+Bucket = tuple[int, int, int, int]
+"""Two parts, the first of the pairs between them in a file, and how many these are."""
+
 _GROUPS_A_PART = 4
 _HELD = 1 << 24  # numbers of points that are compared with all others at once; a part alone may have more
-_CELLS_HELD = 32  # that a task keeps in memory: cells nearby are searched one after the other
+_CELLS_HELD, _BYTES_HELD = 32, 64 << 20  # that a task keeps in memory: cells nearby are searched one after the other
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,19 @@ class TiledBase:
     """The base graph on disk.
 
     Attributes:
-        files: for parts i <= j the names of the files of pairs (u, v) in int32, counted from the first node of part i
-            and of part j; a pair may be there several times.
+        files: for parts i <= j where the pairs (u, v) are, in int32, counted from the first node of part i and of part
+            j; a pair may be there several times.
         probes: cells that were searched for the neighbours of a cell; None if all points were compared.
         recall: share of the true neighbours that this promises.
     """
 
-    files: dict[tuple[int, int], list[str]]
+    files: dict[tuple[int, int], list[Segment]]
     probes: int | None = None
     recall: float | None = None
+
+    def names(self) -> list[str]:
+        """The files."""
+        return sorted({name for segments in self.files.values() for name, _, _ in segments})
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +75,10 @@ class TiledPoints:
     @classmethod
     def of(cls, store: RowStore, matrix: RowMatrix) -> TiledPoints:
         """All points of which anything is known."""
-        known, sums = zip(*store.each(_known, matrix.files, repeat(matrix.width)), strict=True)
-        return cls(store, matrix, known, (torch.stack(sums).sum(dim=0) / max(1, sum(map(len, known)))).float())
+        found = store.each(_known, matrix.files, repeat(matrix.width), repeat(store.grain))
+        known, sums = zip(*found, strict=True)
+        total = number(torch.stack(sums).sum(dim=0))
+        return cls(store, matrix, known, (total / max(1, sum(map(len, known)))).float())
 
     def __len__(self) -> int:
         return sum(map(len, self.known))
@@ -119,20 +133,21 @@ def tiled_base_graph(
     cells = most_cells(memory, matrix.width, search.max_probes)
     size = max(search.points_a_cell(len(points)), math.ceil(len(points) / cells))
     index, probes, recall = _indexed(points, k, size, settings.seed, search)
-    shelf = _shelved(points, index)
     around, groups = index.around(k, probes), _groups(index.sizes.numpy(), _GROUPS_A_PART * store.count)
+    shelf = _shelved(points, index, groups)
     near = [[around[cell] for cell in group] for group in groups]
-    columns = repeat(shelf), groups, near, repeat(k), range(len(groups)), repeat(store.folder)
+    repeated = map(repeat, (k, matrix.width, store.bounds))
+    columns = repeat(shelf), groups, near, *repeated, range(len(groups)), repeat(store.folder)
     files = _by_parts(store.do("search", _search_cells, zip(*columns, strict=False)))
     for file in (*shelf.points, *shelf.nodes):
         remove(file)
     return TiledBase(files, probes, recall)
 
 
-def _known(file: RowFile, width: int) -> tuple[Tensor, Tensor]:
+def _known(file: RowFile, width: int, grain: int) -> tuple[Tensor, Tensor]:
     rows = read(file, width)
     known = (rows.abs().amax(dim=1) > 0).nonzero()[:, 0]
-    return known.int(), rows.sum(dim=0, dtype=torch.float64)
+    return known.int(), fixed([rows[some].sum(dim=0, dtype=torch.float64) for some in grains(len(rows), grain)])
 
 
 def _rows(file: RowFile, known: Tensor, width: int, mean: Tensor) -> Tensor:
@@ -149,9 +164,7 @@ def _nearest_of_part(part: Part, first: int, queries: Tensor, ids: Tensor, k: in
     return nearest_in_pool(queries, ids, pool, torch.arange(first, first + len(pool)), k)
 
 
-def _search_part(
-    parts: Sequence[Part], i: int, k: int, bounds: Sequence[int], folder: Path
-) -> list[tuple[int, int, str]]:
+def _search_part(parts: Sequence[Part], i: int, k: int, bounds: Sequence[int], folder: Path) -> list[Bucket]:
     """Compare the points of a part with all points, and write the pairs."""
     nodes = [part[1].long() + first for part, first in zip(parts, bounds, strict=False)]
     queries, away, found = _rows(*parts[i]), torch.zeros(0), torch.zeros(0, dtype=torch.int64)
@@ -191,52 +204,84 @@ def _indexed(points: TiledPoints, k: int, size: int, seed: int, search: Cells) -
 
 @dataclass(frozen=True)
 class Shelf:
-    """Points sorted by cell, part by part, as the tasks of a search read them.
+    """Points, lifted, in files of some cells each, one cell after the other.
 
     Attributes:
-        points: for each part, a file of its points, cell after cell, less their mean.
-        nodes: for each part, a file of their numbers, counted from the first of the part.
-        starts: (parts, cells + 1) where each cell begins in the files of each part.
-        bounds: of the parts.
-        width: coordinates of a point.
+        points: the files of points.
+        nodes: the files of the nodes that they are.
+        cells: (files + 1,) the first cell of each file, and the number of all.
+        starts: (cells + 1,) how many points lie in the cells before each.
+        width: of a lifted point.
     """
 
     points: tuple[Path, ...]
     nodes: tuple[Path, ...]
+    cells: NDArray[np.int64]
     starts: NDArray[np.int64]
-    bounds: tuple[int, ...]
     width: int
 
     def cell(self, number: int) -> tuple[Tensor, Tensor]:
         """The points of a cell, lifted, and the nodes that they are."""
-        found, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
-        for i, (first, second) in enumerate(zip(self.points, self.nodes, strict=True)):
-            start, end = self.starts[i, number : number + 2].tolist()
-            if count := end - start:
-                found.append(np.fromfile(first, np.float32, count * self.width, offset=4 * start * self.width))
-                nodes.append(np.fromfile(second, np.int32, count, offset=4 * start).astype(np.int64) + self.bounds[i])
-                if len(found[-1]) < count * self.width or len(nodes[-1]) < count:
-                    raise truncated(first)
-        rows = torch.from_numpy(np.concatenate(found)).view(-1, self.width)
-        return lift(rows), torch.from_numpy(np.concatenate(nodes))
+        file = int(np.searchsorted(self.cells, number, side="right")) - 1
+        first, last = (self.starts[number : number + 2] - self.starts[self.cells[file]]).tolist()
+        count, width = last - first, self.width
+        rows = np.fromfile(self.points[file], np.float32, count * width, offset=4 * first * width)
+        nodes = np.fromfile(self.nodes[file], np.int64, count, offset=8 * first)
+        if len(rows) < count * width or len(nodes) < count:
+            raise truncated(self.points[file])
+        return torch.from_numpy(rows).view(-1, width), torch.from_numpy(nodes)
 
 
-def _shelved(points: TiledPoints, index: CellIndex) -> Shelf:
-    """Sort the points of every part by their cells."""
-    store, cells = points.store, len(index.ranked)
-    files = [tuple(store.folder / f"{kind}-{i}.bin" for i in range(store.count)) for kind in ("shelf", "nodes")]
+def _shelved(points: TiledPoints, index: CellIndex, groups: Sequence[Sequence[int]]) -> Shelf:
+    """Sort the points by their cells: those of every part, and then those of each group of cells, of all parts."""
+    store = points.store
+    sorted_, nodes, shelf, names = (
+        [store.folder / f"{kind}-{i}.bin" for i in range(count)]
+        for kind, count in (("part", store.count), ("nodes", store.count), ("shelf", len(groups)), ("ids", len(groups)))
+    )
     owners = torch.split(index.cell, list(map(len, points.known)))
-    columns = points.parts(), owners, *files
-    store.do("sort into cells", _shelve, zip(*columns, strict=True))
-    counts = [torch.bincount(owner, minlength=cells).numpy() for owner in owners]
-    starts = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
-    return Shelf(files[0], files[1], starts, store.bounds, points.matrix.width)
+    store.do("sort into cells", _sort_part, zip(points.parts(), owners, sorted_, nodes, strict=True))
+    counts = np.stack([torch.bincount(owner, minlength=len(index.ranked)).numpy() for owner in owners])
+    before = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+    cells = np.cumsum([0, *map(len, groups)])
+    width = points.matrix.width
+    pieces = [list(zip(sorted_, nodes, before[:, a].tolist(), store.bounds, strict=False)) for a in cells[:-1]]
+    sizes = [counts[:, a:b] for a, b in pairwise(cells.tolist())]
+    store.run(_shelve, zip(pieces, sizes, repeat(width), shelf, names, strict=False))
+    for file in (*sorted_, *nodes):
+        remove(file)
+    return Shelf(tuple(shelf), tuple(names), cells, before.sum(axis=0), lifted_width(width))
 
 
-def _shelve(part: Part, owner: Tensor, points: Path, nodes: Path) -> None:
+def _sort_part(part: Part, owner: Tensor, points: Path, nodes: Path) -> None:
     order = owner.argsort(stable=True)
     write(points, _rows(*part)[order])
     write_array(nodes, part[1][order].numpy())
+
+
+def _shelve(
+    pieces: Sequence[tuple[Path, Path, int, int]], sizes: NDArray[np.int64], width: int, shelf: Path, names: Path
+) -> None:
+    """Bring together what each part has of some cells.
+
+    Args:
+        pieces: for each part the files of its sorted points and of their nodes, where the first cell begins in them,
+            and the first node of the part.
+        sizes: (parts, cells) how many points of each there are.
+        width: of a point.
+        shelf: where the points are to be.
+        names: where the nodes that they are shall be.
+    """
+    rows, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
+    for (points, numbers, start, first), count in zip(pieces, sizes.sum(axis=1).tolist(), strict=True):
+        rows.append(np.fromfile(points, np.float32, count * width, offset=4 * start * width))
+        nodes.append(np.fromfile(numbers, np.int32, count, offset=4 * start).astype(np.int64) + first)
+        if len(rows[-1]) < count * width or len(nodes[-1]) < count:
+            raise truncated(points)
+    cell = np.concatenate([np.repeat(np.arange(len(each)), each) for each in sizes])
+    order = np.argsort(cell, kind="stable")
+    write(shelf, lift(torch.from_numpy(np.concatenate(rows)).view(-1, width)[order]))
+    write_array(names, np.concatenate(nodes)[order])
 
 
 def _groups(sizes: NDArray[np.int64], count: int) -> list[list[int]]:
@@ -247,56 +292,64 @@ def _groups(sizes: NDArray[np.int64], count: int) -> list[list[int]]:
 
 
 def _search_cells(
-    shelf: Shelf, cells: list[int], around: list[list[int]], k: int, number: int, folder: Path
-) -> list[tuple[int, int, str]]:
+    shelf: Shelf,
+    cells: list[int],
+    around: list[list[int]],
+    k: int,
+    dimension: int,
+    bounds: Sequence[int],
+    number: int,
+    folder: Path,
+) -> list[Bucket]:
     """Find the neighbours of the points of some cells, and write the pairs; a list of the files is written last."""
-    done = folder / f"pairs-{number}.json"
-    if (before := _found_before(done)) is not None:
+    if (before := _found_before(number, folder)) is not None:
         return before
-    fetch = lru_cache(_CELLS_HELD)(shelf.cell)
+    cells_held = _BYTES_HELD * len(shelf.starts) // (4 * shelf.width * max(1, int(shelf.starts[-1])))
+    fetch = lru_cache(max(_CELLS_HELD, cells_held))(shelf.cell)
     pairs = [np.zeros((2, 0), np.int64)]
     for cell, near in zip(cells, around, strict=True):
         nodes = fetch(cell)[1]
-        for some, _, found in compare(fetch(cell), near, fetch, k, shelf.width):
+        for some, _, found in compare(fetch(cell), near, fetch, k, dimension):
             pairs.append(torch.stack([nodes[some].repeat_interleave(k), found.reshape(-1)]).numpy())
-    written = _write_pairs(np.concatenate(pairs, axis=1), shelf.bounds, number, folder)
-    write_note(done, {"files": [(i, j, name, checksum(folder / name)) for i, j, name in written]})
+    written = _write_pairs(np.concatenate(pairs, axis=1), bounds, number, folder)
+    write_note(_note_file(number, folder), {"pairs": written, "bytes": checksum(folder / _pairs_file(number))})
     return written
 
 
-def _found_before(done: Path) -> list[tuple[int, int, str]] | None:
-    """The files of pairs that a run which was stopped has listed, if they are what it wrote."""
+def _found_before(number: int, folder: Path) -> list[Bucket] | None:
+    """What a run that was stopped has listed, if the file of pairs is what it wrote."""
     with suppress(OSError, ValueError, KeyError, GraphError):
-        before = read_note(done)["files"]
-        if all(checksum(done.parent / name) == check for *_, name, check in before):
-            return [(i, j, name) for i, j, name, _ in before]
+        before = read_note(_note_file(number, folder))
+        if checksum(folder / _pairs_file(number)) == before["bytes"]:
+            return [(i, j, first, count) for i, j, first, count in before["pairs"]]
     return None
 
 
-def _write_pairs(
-    pairs: NDArray[np.int64], bounds: Sequence[int], number: int, folder: Path
-) -> list[tuple[int, int, str]]:
-    """Sort pairs of nodes into files by the parts of both ends."""
-    low, high = pairs.min(axis=0), pairs.max(axis=0)
-    starts = np.asarray(bounds)
+def _write_pairs(pairs: NDArray[np.int64], bounds: Sequence[int], number: int, folder: Path) -> list[Bucket]:
+    """Write pairs of nodes to a file, sorted by the parts of both ends, each pair once."""
+    starts, n = np.asarray(bounds), max(bounds[-1], 1)
+    low, high = divmod(np.unique(pairs.min(axis=0) * n + pairs.max(axis=0)), n)
     first, second = (np.searchsorted(starts, ends, side="right") - 1 for ends in (low, high))
     local = np.stack([low - starts[first], high - starts[second]], axis=1).astype(np.int32)
-    count = len(starts) - 1
-    bucket = first * count + second
-    order = np.argsort(bucket, kind="stable")
-    written = []
-    buckets, begins = np.unique(bucket[order], return_index=True)
-    for which, rows in zip(buckets, np.split(order, begins[1:]), strict=False):
-        i, j = divmod(int(which), count)
-        name = f"pairs-{number}-{i}-{j}.bin"
-        write_array(folder / name, np.unique(local[rows], axis=0))
-        written.append((i, j, name))
-    return written
+    bucket = first * (len(starts) - 1) + second
+    write_array(folder / _pairs_file(number), local[np.argsort(bucket, kind="stable")])
+    which, counts = np.unique(bucket, return_counts=True)
+    begins = np.cumsum(counts) - counts
+    i, j = divmod(which, len(starts) - 1)
+    return list(zip(*(column.tolist() for column in (i, j, begins, counts)), strict=True))
 
 
-def _by_parts(written: list[list[tuple[int, int, str]]]) -> dict[tuple[int, int], list[str]]:
-    found: dict[tuple[int, int], list[str]] = {}
-    for files in written:
-        for i, j, name in files:
-            found.setdefault((i, j), []).append(name)
+def _pairs_file(number: int) -> str:
+    return f"pairs-{number}.bin"
+
+
+def _note_file(number: int, folder: Path) -> Path:
+    return folder / f"pairs-{number}.json"
+
+
+def _by_parts(written: list[list[Bucket]]) -> dict[tuple[int, int], list[Segment]]:
+    found: dict[tuple[int, int], list[Segment]] = {}
+    for file, buckets in enumerate(written):
+        for i, j, first, count in buckets:
+            found.setdefault((i, j), []).append((_pairs_file(file), first, count))
     return found

@@ -18,7 +18,9 @@ from garnet.io.journal import Resumable
 from garnet.linalg.edge_products import inner_products
 from garnet.neighbors.search import Cells
 from garnet.places.edge_table import EdgeTable, table_of, write_table
-from garnet.places.row_store import RowFile, RowMatrix, RowStore, read, write
+from garnet.places.plan import Cut
+from garnet.places.row_files import RowFile, read, write
+from garnet.places.row_store import RowMatrix, RowStore
 from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
 from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
 from garnet.places.tiled_nodes import revise_tile, row_at_nodes, together
@@ -61,7 +63,8 @@ class GraphOnDisk:
         store: where matrices of rows live, and who works on them.
         clock: of the stages.
         place: an `OnDisk` or an `OnCluster`.
-        memory: bytes that a process may hold.
+        cut: how the graph is cut, and what a process may hold.
+        columns: that a task may take through a filter while it holds the adjacency; 0 if it may not.
         as_table: write a table of edges instead of tiles.
         deliver: puts the result where it belongs.
     """
@@ -72,7 +75,8 @@ class GraphOnDisk:
     store: RowStore
     clock: Resumable
     place: Any
-    memory: int
+    cut: Cut
+    columns: int
     as_table: bool
     deliver: Callable[[dict[str, Any]], Any]
 
@@ -95,7 +99,7 @@ class GraphOnDisk:
         restore: Any = {"embed": self._embedding, "neighbours": base_of, "prune": self._pruned}[name]
         files: Any = {
             "embed": lambda _: self.store.files("points"),
-            "neighbours": lambda base: (self.store.folder / name for names in base.files.values() for name in names),
+            "neighbours": lambda base: (self.store.folder / name for name in base.names()),
             "prune": lambda _: (),
         }[name]
         # What is given on is what was noted, so that matrices nobody asks for any more are forgotten.
@@ -104,7 +108,7 @@ class GraphOnDisk:
     def spectrum(self, settings: Settings) -> Spectrum:
         """See `Work`."""
         solver = self.place.solver or Chebyshev(tol=1e-5 if self.graph.num_nodes <= 50_000 else 1e-4)
-        return tiled_spectrum(self.graph, self.store, settings, solver)
+        return tiled_spectrum(self.graph, self.store, settings, solver, columns=self.columns)
 
     def features(self, settings: Settings) -> RowMatrix | None:
         """See `Work`."""
@@ -127,7 +131,7 @@ class GraphOnDisk:
 
     def base_graph(self, points: RowMatrix, settings: Settings) -> TiledBase:
         """See `Work`."""
-        return tiled_base_graph(self.store, points, settings, memory=self.memory, search=Cells())
+        return tiled_base_graph(self.store, points, settings, memory=self.cut.memory, search=Cells())
 
     def base_embedding(self, base: TiledBase, rank: int, settings: Settings) -> Tensor:
         """See `Work`; only the whole graph in memory has it."""
@@ -159,7 +163,7 @@ class GraphOnDisk:
                 j=j,
                 points=(points.files[i], points.files[j]),
                 width=points.width,
-                base=tuple(folder / name for name in base.files.get((i, j), ())),
+                base=[(folder / name, first, count) for name, first, count in base.files.get((i, j), ())],
                 settings=settings,
                 critical=critical,
                 rank=embedding.spectrum.rank,
@@ -289,13 +293,14 @@ class GraphOnDisk:
 
 def asdict_base(base: TiledBase) -> dict[str, Any]:
     """A base graph as JSON has it."""
-    files = [[i, j, names] for (i, j), names in base.files.items()]
+    files = [[i, j, segments] for (i, j), segments in base.files.items()]
     return {"files": files, "probes": base.probes, "recall": base.recall}
 
 
 def base_of(noted: dict[str, Any]) -> TiledBase:
     """The base graph that was noted."""
-    return TiledBase({(i, j): names for i, j, names in noted["files"]}, noted["probes"], noted["recall"])
+    files = {(i, j): [(name, first, count) for name, first, count in some] for i, j, some in noted["files"]}
+    return TiledBase(files, noted["probes"], noted["recall"])
 
 
 def _note_pruned(pruned: Pruned) -> dict[str, Any]:
@@ -336,5 +341,8 @@ def _seen(
     edges = thinned(torch.from_numpy(given.edges(i, j)), given.num_edges, MOST_LEARNT)
     left = points_of(graph, i, files[0], width)
     points = left, left if i == j else points_of(graph, j, files[1], width)
-    looked = [tile_looks(graph, i, j, some, points, rank) for some in (edges - first, planted)]
-    return edges, looked[0], looked[1]
+    both = torch.cat([edges - first, planted], dim=1)
+    order = both[0].argsort(stable=True)
+    looked = torch.empty(4, len(order))
+    looked[:, order] = tile_looks(graph, i, j, both[:, order], points, rank)
+    return edges, looked[:, : edges.shape[1]], looked[:, edges.shape[1] :]

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
-from garnet.linalg.dense import inner, product
+from garnet.linalg.dense import inner
 from garnet.spectral.spectrum import End
 
 Block = Any
 """A tall matrix, (n, b): a tensor in memory, or a handle to what a disk or a cluster holds."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """T_d((A - centre) / half), a Chebyshev polynomial of the matrix.
+
+    Attributes:
+        centre: what becomes 0.
+        half: how far from it the values lie that become 1 and -1.
+        degree: d, at least 1.
+    """
+
+    centre: float
+    half: float
+    degree: int
 
 
 class Basis(Protocol):
@@ -27,6 +46,12 @@ class Basis(Protocol):
 
     def less(self, block: Block, coefficients: Tensor) -> Block:
         """X - Q C."""
+
+    def remainder(self, block: Block, coefficients: Tensor) -> tuple[Block, Tensor]:
+        """X - Q C, and its Gram matrix in float64."""
+
+    def mixed(self, block: Block, factor: Tensor) -> tuple[Block, Tensor]:
+        """X F for a small matrix F, and Q^T X F."""
 
     def append(self, block: Block) -> None:
         """Add these columns to Q."""
@@ -62,6 +87,21 @@ class Space(Protocol):
     def product(self, block: Block, *, slope: float = 1.0, shift: float = 0.0, minus: Block | None = None) -> Block:
         """Slope A X - shift X - minus."""
 
+    def filtered(self, block: Block, polynomial: Polynomial) -> Block:
+        """A polynomial of the matrix times the block; columns may come multiplied by numbers: see `by_products`."""
+
+    def moments(self, block: Block, polynomial: Polynomial) -> Tensor:
+        """What `moments_by_products` gives."""
+
+    def alone(self, work: Callable[[Space], T]) -> T:
+        """What `work` makes of the space, with no block but of a column."""
+
+    def times(self, block: Block, factor: Tensor) -> Block:
+        """X F for a small matrix F."""
+
+    def unit(self, block: Block) -> Block:
+        """Columns of a length of about one."""
+
     def map(self, work: Callable[..., Tensor], *blocks: Block) -> Block:
         """What `work` makes of the rows of some tall matrices, row by row."""
 
@@ -83,25 +123,53 @@ def gram(space: Space, left: Block, right: Block) -> Tensor:
     return space.sum(inner, left, right)
 
 
-def times(space: Space, block: Block, factor: Tensor) -> Block:
-    """X F for a small matrix F."""
-    return space.map(lambda x: product(x, factor.to(x)), block)
+def polynomials(space: Space, block: Block, polynomial: Polynomial) -> Iterator[Block]:
+    """T_0 X, T_1 X, and so on to T_d X, one product after the other."""
+    centre, half = polynomial.centre, polynomial.half
+    before, now = block, space.product(block, slope=1 / half, shift=centre / half)
+    yield before
+    yield now
+    for _ in range(polynomial.degree - 1):
+        before, now = now, space.product(now, slope=2 / half, shift=2 * centre / half, minus=before)
+        yield now
 
 
-def lengths(space: Space, block: Block) -> Tensor:
-    """Norm of each column."""
-    return space.sum(lambda x: x.square().sum(dim=0), block).sqrt()
+def by_products(space: Space, block: Block, polynomial: Polynomial) -> Block:
+    """T_d X, one product after the other."""
+    for now in polynomials(space, block, polynomial):
+        block = now
+    return block
 
 
-def filtered(space: Space, block: Block, cutoff: float, top: float, growth: float, end: End) -> Block:
-    """T_d(B) times the block, where B is the matrix mapped so that what lies below `cutoff` falls in [-1, 1].
+def moments_by_products(space: Space, block: Block, polynomial: Polynomial) -> Tensor:
+    """For each column x the numbers x^T T_0 T_1 x, x^T T_1 T_1 x, x^T T_1 T_2 x and so on to T_(d-1) T_d.
+
+    Returns:
+        (2d - 1, b) in float64.
+    """
+    found: list[Tensor] = []
+    before: Block | None = None
+    for number, now in enumerate(polynomials(space, block, polynomial)):
+        if before is not None:
+            found.append(space.sum(_columnwise, before, now))
+        if 0 < number < polynomial.degree:
+            found.append(space.sum(_columnwise, now, now))
+        before = now
+    return torch.stack(found)
+
+
+def _columnwise(left: Tensor, right: Tensor) -> Tensor:
+    # Column by column: one sum over everything would be cut into as many parts as there are threads.
+    return (left * right).sum(dim=0, dtype=torch.float64)
+
+
+def lifting(cutoff: float, top: float, growth: float, end: End) -> Polynomial:
+    """The polynomial that lifts what lies above a cutoff: it maps what lies below to [-1, 1].
 
     Args:
-        space: the matrix.
-        block: (n, b) columns.
         cutoff: level, or absolute value where magnitudes lead, above which eigenvectors grow.
         top: the largest absolute eigenvalue.
-        growth: how much the top is to grow; it decides the degree d.
+        growth: how much the top is to grow; it decides the degree.
         end: which end of the spectrum leads.
     """
     bottom = -cutoff if end == "magnitude" else -top
@@ -109,7 +177,4 @@ def filtered(space: Space, block: Block, cutoff: float, top: float, growth: floa
     degree = max(1, round(math.acosh(growth) / math.acosh(max((top - centre) / half, 1 + 1e-4))))
     if end == "magnitude":
         degree += 1 - degree % 2  # even powers of the matrix cannot tell an eigenvalue from its negative
-    before, now = block, space.product(block, slope=1 / half, shift=centre / half)
-    for _ in range(degree - 1):
-        before, now = now, space.product(now, slope=2 / half, shift=2 * centre / half, minus=before)
-    return now
+    return Polynomial(centre, half, degree)

@@ -15,7 +15,7 @@ from garnet.linalg.dense import eigh, eigvalsh
 from garnet.linalg.sparse import SparseRows
 from garnet.parameters import Count, NonNegative, number, require_parameters
 from garnet.spectral.arpack import Arpack
-from garnet.spectral.block_space import Block, Space, filtered, gram, lengths, times
+from garnet.spectral.block_space import Block, Space, lifting
 from garnet.spectral.convergence import check
 from garnet.spectral.density import largest, level
 from garnet.spectral.operator import Operator
@@ -53,7 +53,7 @@ class Chebyshev:
 
     Pairs count as converged when all residuals are within `tol` and then a fresh random block, filtered alike, still
     leaves them so: of a multiple eigenvalue (a graph in many pieces), a block Krylov space sees no more copies than
-    the block has columns.
+    the block has columns. Where these are as many as the pairs, no fresh block is needed.
 
     Attributes:
         tol: bound on the residuals, relative to the largest eigenvalue; widened to what float32 can reach where a node
@@ -87,7 +87,7 @@ class Chebyshev:
 
     def solve(self, space: Space, rank: int, end: End) -> Spectrum:
         """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
-        top, error = largest(space)
+        top, error = space.alone(largest)
         top, bound = max(top, 1e-6), 1.01 * (top + error)
         begins = level(space, space.random(8), 1.5 * rank, bound, end)
         begun = self._begun(space, rank, top) if end == "algebraic" and top - begins < _CROWDED * top else None
@@ -119,7 +119,7 @@ class Chebyshev:
         for share in _SMOOTHER:
             basis = self._projection(space, rank)
             for columns in some:
-                basis.extend(filtered(space, columns, (1 - share) * top, top, self.growth, "algebraic"))
+                basis.extend(space.filtered(columns, lifting((1 - share) * top, top, self.growth, "algebraic")))
             values, rotation = basis.ritz("algebraic")
             worst = float(basis.pairs(values[:rank], rotation, slice(0, rank))[1].max()) / top
             if worst <= self.tol:
@@ -183,10 +183,11 @@ class _Task:
             latest: what it grows from.
         """
         rank, block, end = self.rank, basis.block, self.end
-        previous, verified = None, self.rough
+        # A block as wide as the rank sees as many copies of an eigenvalue as are asked for.
+        previous, verified = None, self.rough or block >= rank
         lags: list[float] = []
         while True:
-            latest = basis.extend(filtered(space, latest, cutoff, top, self.growth, end))
+            latest = basis.extend(space.filtered(latest, lifting(cutoff, top, self.growth, end)))
             if basis.size < rank + block:
                 continue
             values = basis.ritz_values(end)[:rank]
@@ -244,9 +245,9 @@ class _Projection:
     def extend(self, block: Block) -> Block:
         """Add what is new in the block, orthonormalised, with random columns for those that were not; returns that."""
         space, wanted = self._space, block.shape[1]
-        block = self._orthonormal(_unit(space, block))
+        block = self._orthonormal(space.unit(block))
         while block.shape[1] < wanted:
-            more = _unit(space, space.random(wanted - block.shape[1]))
+            more = space.unit(space.random(wanted - block.shape[1]))
             block = self._orthonormal(space.map(_beside, block, more) if block.shape[1] else more)
         self._basis.append(block)
         image = self._basis.dot(space.product(block)).double()
@@ -272,8 +273,8 @@ class _Projection:
     def pairs(self, values: Tensor, rotation: Tensor, which: slice) -> tuple[Block, Tensor]:
         """Some of the vectors that a rotation of the basis gives, and their residuals as eigenvectors."""
         space, vectors = self._space, self._basis.rotate(rotation[:, which])
-        apart = space.map(_residual(values[which]), space.product(vectors), vectors)
-        return vectors, lengths(space, apart).float()
+        squares = space.sum(_residual(values[which]), space.product(vectors), vectors)
+        return vectors, squares.sqrt().float()
 
     def keep(self, rotation: Tensor) -> None:
         """Keep only these combinations of columns: a thick restart."""
@@ -285,14 +286,16 @@ class _Projection:
 
         The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
         """
-        for _ in range(2):
-            if not block.shape[1]:
-                break
-            if self.size:
-                block = self._basis.less(block, self._basis.dot(block))
-            squares, directions = eigh(gram(self._space, block, block))
+        coefficients = self._basis.dot(block)
+        for last in (False, True):
+            block, squares = self._basis.remainder(block, coefficients)
+            squares, directions = eigh(squares)
             new = squares > 1e-9
-            block = times(self._space, block, directions[:, new] * squares[new].rsqrt())
+            factor = directions[:, new] * squares[new].rsqrt()
+            if last or not factor.shape[1]:
+                block = self._space.times(block, factor)
+                break
+            block, coefficients = self._basis.mixed(block, factor)
         return block
 
 
@@ -301,14 +304,9 @@ def _leading(values: Tensor, end: End) -> Tensor:
     return (values if end == "algebraic" else values.abs()).argsort(descending=True)
 
 
-def _unit(space: Space, block: Block) -> Block:
-    """Columns of length one."""
-    return times(space, block, torch.diag(1 / lengths(space, block).clamp_min(1e-30)))
-
-
 # What is sent to the parts of a tall matrix is made by functions of its own, so that no more than it needs goes along.
 def _residual(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda image, vectors: image - vectors * values.to(vectors)
+    return lambda image, vectors: (image - vectors * values.to(vectors)).square().sum(dim=0)
 
 
 def _columns(chosen: Tensor) -> Callable[[Tensor], Tensor]:

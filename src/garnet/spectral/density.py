@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from garnet.linalg.dense import eigh
-from garnet.spectral.block_space import Block, Space, gram
+from garnet.spectral.block_space import Block, Polynomial, Space, gram
 from garnet.spectral.spectrum import End
 
 
@@ -55,17 +55,13 @@ def level(space: Space, probes: Block, count: float, bound: float, end: End, ste
         end: count the largest eigenvalues, or those of largest magnitude.
         steps: products with the probes; each gives two moments.
     """
-    before = space.map(_signs, probes)
-    now = space.product(before, slope=1 / bound)
-
-    def mean(left: Block, right: Block) -> float:
-        return float(space.sum(_mean, left, right))
-
-    moments = [float(space.n), mean(before, now)]
-    for _ in range(1, steps):
-        before, now = now, space.product(now, slope=2 / bound, minus=before)
-        moments.append(2 * mean(before, before) - moments[0])
-        moments.append(2 * mean(now, before) - moments[1])
+    signs = space.map(_signs, probes)
+    along = space.moments(signs, Polynomial(0.0, bound, steps)).sum(dim=1) / probes.shape[1]
+    # <T_a z, T_b z> is half of the moments a + b and a - b.
+    first, *others = along.tolist()
+    moments = [float(space.n), first]
+    for same, next_ in zip(others[::2], others[1::2], strict=True):
+        moments += [2 * same - moments[0], 2 * next_ - moments[1]]
     m = len(moments)
     k, angle = np.arange(m), math.pi / (m + 1)
     jackson = ((m - k + 1) * np.cos(k * angle) + np.sin(k * angle) / math.tan(angle)) / (m + 1)
@@ -81,8 +77,3 @@ def level(space: Space, probes: Block, count: float, bound: float, end: End, ste
 
 def _signs(rows: Tensor) -> Tensor:
     return torch.where(rows >= 0, 1.0, -1.0)
-
-
-def _mean(left: Tensor, right: Tensor) -> Tensor:
-    # Column by column: one sum over everything would be cut into as many parts as there are threads.
-    return (left * right).sum(dim=0, dtype=torch.float64).sum() / left.shape[1]

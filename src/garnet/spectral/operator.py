@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +15,11 @@ from torch import Tensor
 from garnet.linalg.dense import inner, product
 from garnet.linalg.sparse import SparseRows, to_rows
 from garnet.linalg.triton_ops import Multiplier, usable
+from garnet.spectral.block_space import Polynomial, Space, by_products, moments_by_products
 from garnet.spectral.coarse import coarsened
 from garnet.spectral.ordering import clustered, permuted
+
+T = TypeVar("T")
 
 _CACHED = 200_000  # rows of 64 columns that a GPU's cache holds in any order
 
@@ -88,6 +92,28 @@ class Operator:
         """See `Space`."""
         return torch.full((self.n, 1), value, device=self.device)
 
+    def filtered(self, block: Tensor, polynomial: Polynomial) -> Tensor:
+        """See `Space`."""
+        found: Tensor = by_products(self, block, polynomial)
+        return found
+
+    def moments(self, block: Tensor, polynomial: Polynomial) -> Tensor:
+        """See `Space`."""
+        return moments_by_products(self, block, polynomial)
+
+    def alone(self, work: Callable[[Space], T]) -> T:
+        """See `Space`."""
+        return work(self)
+
+    def times(self, block: Tensor, factor: Tensor) -> Tensor:
+        """See `Space`."""
+        return product(block, factor.to(block))
+
+    def unit(self, block: Tensor) -> Tensor:
+        """See `Space`."""
+        lengths = block.square().sum(dim=0).double().sqrt()
+        return self.times(block, torch.diag(1 / lengths.clamp_min(1e-30)))
+
     def map(self, work: Callable[..., Tensor], *blocks: Tensor) -> Tensor:
         """See `Space`."""
         return work(*blocks)
@@ -135,6 +161,17 @@ class Columns:
     def less(self, block: Tensor, coefficients: Tensor) -> Tensor:
         """See `Basis`."""
         return product(self._used, coefficients, onto=block.clone(), factor=-1.0)
+
+    def remainder(self, block: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Basis`."""
+        if self.size:
+            block = self.less(block, coefficients)
+        return block, inner(block, block)
+
+    def mixed(self, block: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Basis`."""
+        image = product(block, factor.to(block))
+        return image, self.dot(image)
 
     def append(self, block: Tensor) -> None:
         """See `Basis`."""

@@ -168,10 +168,10 @@ def test_neighbours_among_parts_are_those_of_an_exact_search(scratch, parts, exa
     settings = GARNET(k=8).on(Shape(nodes=4000, edges=1))
     base = tiled_base_graph(place, stored(place, points, "points"), settings, memory=MEMORY, search=Cells(recall=0.97))
     pairs = set()
-    for (i, j), names in base.files.items():
+    for (i, j), segments in base.files.items():
         assert i <= j
-        for name in names:
-            local = np.fromfile(scratch / name, np.int32).reshape(-1, 2)
+        for name, first, count in segments:
+            local = np.fromfile(scratch / name, np.int32, 2 * count, offset=8 * first).reshape(-1, 2)
             pairs |= {tuple(sorted(pair)) for pair in (local + np.array([place.bounds[i], place.bounds[j]])).tolist()}
     known = points.abs().amax(dim=1).nonzero()[:, 0]
     nearest = known[Exact()(points[known], 8, seed=0)]

@@ -49,10 +49,10 @@ def search(folder, points, *, memory=1 << 30, **options):
         write(file, torch.from_numpy(rows))
     base = tiled_search.tiled_base_graph(store, stored, SETTINGS, memory=memory, search=Cells(**options))
     found = set()
-    for (i, j), names in base.files.items():
-        for name in names:
-            local = np.fromfile(folder / name, np.int32).reshape(-1, 2) + np.array([store.bounds[i], store.bounds[j]])
-            found |= set(map(tuple, local.tolist()))
+    for (i, j), segments in base.files.items():
+        for name, first, count in segments:
+            local = np.fromfile(folder / name, np.int32, 2 * count, offset=8 * first).reshape(-1, 2)
+            found |= set(map(tuple, (local + np.array([store.bounds[i], store.bounds[j]])).tolist()))
     cells = folder / "cells.npz"
     return found, base, len(np.load(cells)["ranked"]) if cells.exists() else None
 
@@ -162,7 +162,7 @@ def test_stages_say_how_many_of_their_tasks_are_done(exact, support, weighed, re
 
 
 @pytest.mark.usefixtures("inexact")
-@pytest.mark.parametrize("spoilt", ["pairs-1-*.bin", "pairs-1.json"])
+@pytest.mark.parametrize("spoilt", ["pairs-1.bin", "pairs-1.json"])
 def test_pairs_that_are_not_what_a_stopped_run_wrote_are_found_again(scratch, points, spoilt):
     search(scratch, points)
     before = {path.name: path.read_bytes() for path in scratch.glob("pairs-*.bin")}

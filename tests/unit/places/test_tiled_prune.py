@@ -83,9 +83,11 @@ class Twins:
             of_tile = (rows == i) & (columns == j)
             pairs = (edges[:, of_tile] - bounds[[[i], [j]]]).T.astype(np.int32)
             again = pairs[::2, ::-1] if i == j else pairs[::2]
-            names[i, j] = [f"base-{i}-{j}-{number}.bin" for number in range(2)]
-            pairs.tofile(self.tiled.store.folder / names[i, j][0])
-            np.concatenate([again, pairs[::3]]).tofile(self.tiled.store.folder / names[i, j][1])
+            again = np.concatenate([again, pairs[::3]])
+            files = [(f"base-{i}-{j}-{number}.bin", some) for number, some in enumerate((pairs, again))]
+            for name, some in files:
+                some.tofile(self.tiled.store.folder / name)
+            names[i, j] = [(name, 0, len(some)) for name, some in files]
         return names
 
     @property
@@ -307,11 +309,12 @@ def test_missing_and_wrong_inputs_are_errors(tmp_path):
         with pytest.raises(GarnetError, match=r"points-0\.bin: No such file"):
             both.prune()
         rows.tofile(first)
-        file = both.folder / both.files[0, 1][1]
+        name, _, count = both.files[0, 1][1]
+        file = both.folder / name
         file.write_bytes(file.read_bytes()[:-4])
         with pytest.raises(GarnetError, match=r"base-0-1-1\.bin: it is truncated"):
             both.prune()
-        np.array([[0, 299]], np.int32).tofile(file)
+        np.array([[0, 299]] * count, np.int32).tofile(file)
         with pytest.raises(GarnetError, match=r"base-0-1-1\.bin: it has nodes outside its part"):
             both.prune()
         file.unlink()

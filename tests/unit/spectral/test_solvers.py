@@ -11,7 +11,7 @@ from garnet.errors import ConvergenceError, ConvergenceWarning
 from garnet.linalg.device_graph import Resident
 from garnet.linalg.sparse import to_rows
 from garnet.spectral import Arpack, Chebyshev, choose_solver
-from garnet.spectral.block_space import filtered
+from garnet.spectral.block_space import lifting
 from garnet.spectral.density import largest, level
 from garnet.spectral.operator import Operator
 from garnet.spectral.ordering import clustered, permuted
@@ -158,7 +158,7 @@ def test_a_filter_is_the_chebyshev_polynomial_of_the_shifted_matrix(end):
     matrix = graph_matrix(n=300)
     operator = Operator(matrix, "cpu")
     block = torch.randn(300, 3, generator=torch.Generator().manual_seed(1))
-    image = operator.restore(filtered(operator, block, 0.6, 1.0, 50.0, end)).double().numpy()
+    image = operator.restore(operator.filtered(block, lifting(0.6, 1.0, 50.0, end))).double().numpy()
     low = -0.6 if end == "magnitude" else -1.0
     mapped = (matrix.toarray() / operator.scale - (0.6 + low) / 2 * np.eye(300)) / ((0.6 - low) / 2)
     values, vectors = np.linalg.eigh(mapped)

@@ -1,0 +1,187 @@
+"""Where the rows of a part of a tall matrix are: in memory, in a file, or across files that hold it by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from garnet.errors import GarnetError
+from garnet.io.atomic import atomic_path
+from garnet.io.removal import remove
+
+_AGAIN = "remove its folder, and the work begins again."
+
+
+class Slot:
+    """Rows that stay in memory as long as there is room, and else lie in a file.
+
+    Args:
+        file: where they lie if there is none.
+        room: a list of one number, the bytes that are left to all who share it.
+    """
+
+    def __init__(self, file: Path, room: list[int]) -> None:
+        self.file, self._room = file, room
+        self._rows: Tensor | None = None
+
+    def place(self) -> Tensor | Path:
+        """The rows, which nobody may change, or their file."""
+        return self.file if self._rows is None else self._rows
+
+    def put(self, rows: Tensor) -> bool:
+        """Keep the rows, if there is room."""
+        self.clear()
+        if rows.nbytes > self._room[0]:
+            return False
+        self._room[0] -= rows.nbytes
+        # What is part of something larger would keep it all alive.
+        self._rows = rows.contiguous() if rows.nbytes == rows.untyped_storage().nbytes() else rows.clone()
+        return True
+
+    def clear(self) -> None:
+        """Forget the rows."""
+        if self._rows is not None:
+            self._room[0] += self._rows.nbytes
+            self._rows = None
+
+    def remove(self) -> None:
+        """Forget the rows, wherever they are."""
+        self.clear()
+        remove(self.file)
+
+
+@dataclass(frozen=True)
+class Both:
+    """Rows in a file, and once more in another one, column after column."""
+
+    rows: Path
+    columns: Path
+
+    def remove(self) -> None:
+        """Remove both files."""
+        remove(self.rows)
+        remove(self.columns)
+
+
+@dataclass(frozen=True)
+class Across:
+    """Rows of a matrix that lies in several files, each with all rows of some columns, column after column.
+
+    Attributes:
+        files: and how many columns each has.
+        first: of the rows.
+        last: the row after them.
+        length: rows of the matrix.
+    """
+
+    files: tuple[tuple[Path, int], ...]
+    first: int
+    last: int
+    length: int
+
+    def remove(self) -> None:
+        """Remove the files, which have the other rows, too."""
+        for file, _ in self.files:
+            remove(file)
+
+
+RowFile = Path | Slot | Both | Across
+"""Where the rows of a part are."""
+
+
+def read(place: RowFile, width: int) -> Tensor:
+    """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
+    if isinstance(place, Across):
+        return read_columns(place, width, 0, width, place.last - place.first).contiguous()
+    file = place.place() if isinstance(place, Slot) else place.rows if isinstance(place, Both) else place
+    if isinstance(file, Tensor):
+        return file
+    numbers = _numbers(file)
+    if width and len(numbers) % width:
+        raise truncated(file)
+    return numbers.view(-1, width)
+
+
+def read_columns(place: RowFile, width: int, first: int, last: int, rows: int) -> Tensor:
+    """Some of the columns of the rows in a place, (rows, last - first).
+
+    Args:
+        place: where the rows are.
+        width: columns that there are.
+        first: of the columns to read.
+        last: the column after them.
+        rows: that there are.
+    """
+    if isinstance(place, Both):
+        return _numbers(place.columns, (last - first) * rows, first * rows).view(-1, rows).T
+    if not isinstance(place, Across):
+        return read(place, width)[:, first:last]
+    found, done = torch.empty(last - first, rows), 0
+    for file, count in place.files:
+        for column in range(max(first - done, 0), min(last - done, count)):
+            found[done + column - first] = _numbers(file, rows, column * place.length + place.first)
+        done += count
+    return found.T
+
+
+def write(place: RowFile, rows: Tensor) -> int:
+    """Put rows in a place, in a file whole or not at all; gives the number of columns."""
+    rows = rows.float()
+    if isinstance(place, Across):
+        raise TypeError("a matrix that lies in files by columns is written by columns")
+    if isinstance(place, Both):
+        write_array(place.columns, rows.T.numpy())
+        write_array(place.rows, rows.numpy())
+    elif not isinstance(place, Slot):
+        write_array(place, rows.numpy())
+    elif not place.put(rows):
+        write_array(place.file, rows.numpy())
+    return int(rows.shape[1])
+
+
+def write_array(file: Path, array: NDArray[Any]) -> None:
+    """Write the bytes of an array to a file, whole or not at all."""
+    # Not `tofile`, which loses the last bytes without a word when the disk is full.
+    with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
+        stream.write(np.ascontiguousarray(array).data)
+
+
+def remove_all(places: Sequence[RowFile]) -> None:
+    """Remove the rows, wherever they are."""
+    for place in places:
+        if isinstance(place, Path):
+            remove(place)
+        else:
+            place.remove()
+
+
+def truncated(file: Path) -> GarnetError:
+    """What to say of a file that is shorter than it was."""
+    return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
+
+
+def _numbers(file: Path, count: int | None = None, start: int = 0) -> Tensor:
+    """So many numbers of a file from one on, or all of them."""
+    try:
+        with file.open("rb", buffering=0) as stream:
+            if count is None:
+                count = stream.seek(0, 2) // 4
+            stream.seek(4 * start)
+            # Torch's own memory begins at the same place within a cache line wherever it is, and so all work on it
+            # rounds alike.
+            numbers = torch.empty(count)
+            left = memoryview(numbers.numpy().data).cast("B") if count else memoryview(b"")
+            while len(left):
+                if not (found := stream.readinto(left)):
+                    raise truncated(file)
+                left = left[found:]
+    except OSError as error:
+        raise GarnetError(f"Cannot read {file}: {error.strerror}; {_AGAIN}") from error
+    return numbers
