@@ -125,7 +125,8 @@ def test_the_largest_entries_are_found_block_by_block(monkeypatch):
         places, values = gradient.largest(70, lambda _, slopes: slopes.abs(), nodes, taken)
         # Six nodes of twelve features, of which two are taken.
         assert places.shape == (2, 70)
-        np.testing.assert_allclose(values, worth.ravel()[best], rtol=1e-5)
+        # In float32, so to what the largest is rounded by.
+        np.testing.assert_allclose(values, worth.ravel()[best], rtol=1e-5, atol=1e-7 * worth.max())
         assert set(map(tuple, places.T.tolist())) == set(zip(*np.unravel_index(best, dense.shape), strict=True))
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.name != "record.py")
+SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.name not in ("record.py", "families.py"))
 
 # One process for all: each alone would import the same libraries again. As for a script, their folder comes first, so
 # that a file there hides a package of the same name. What only some of them compare with need not be installed.
