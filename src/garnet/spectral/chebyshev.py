@@ -64,11 +64,11 @@ class Chebyshev:
 
     def fills(self, n: int, rank: int) -> bool:
         """Whether the basis would fill the space, so that a dense solver is the better choice."""
-        return n < 4 * (rank + self._width(rank))
+        return n < 4 * (rank + self.width(rank))
 
     def solve(self, space: Space, rank: int, end: End) -> Spectrum:
         """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
-        block = self._width(rank)
+        block = self.width(rank)
         top, error = space.alone(largest)
         begins = level(space, space.random(8), 1.5 * rank, 1.01 * (top + error), end)
         # The kernel smears the density outwards: the leading part begins deeper than it seems.
@@ -119,7 +119,8 @@ class Chebyshev:
         check(residuals, space.scale * tol * top, strict=self.strict, solver="The Chebyshev solver")
         return Spectrum(values, vectors, residuals, space.products)
 
-    def _width(self, rank: int) -> int:
+    def width(self, rank: int) -> int:
+        """Columns that are multiplied at once for so many pairs."""
         return self.block or min(max(16 * round(rank / 64), 16), 64)
 
 
