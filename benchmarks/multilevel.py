@@ -156,7 +156,7 @@ def strongest(adjacency: sp.csr_array) -> NDArray[np.int64]:
 
 def started(solver: Chebyshev, matrix: sp.csr_array, device: str, start: torch.Tensor, rank: int) -> Spectrum:
     """The library's solver with its first block made of given vectors."""
-    return solver.solve(StartedOperator(matrix, device, start, solver._width(rank)), rank, "algebraic")
+    return solver.solve(StartedOperator(matrix, device, start, solver.width(rank)), rank, "algebraic")
 
 
 def polished(matrix: sp.csr_array, device: str, vectors: torch.Tensor, rank: int, most: int) -> Spectrum:

@@ -123,7 +123,7 @@ def _planted(work: GraphOnDisk, method: GARNET, looked: Looked, number: int) -> 
     def plant() -> dict[str, Any]:
         inner = _within(work, folder)
         new = pairs_to_plant(work, (method.seed, number))
-        graph = add_edges(work.given, inner.store.folder / "tiles", new, usual_weight(work))
+        graph = add_edges(work.given, inner.store.folder / "tiles", new, usual_weight(work), run=inner.store.run)
         inner = replace(inner, given=graph, graph=graph, planted=new)
         features = None if looked.blocks.profiles is None else looked.blocks.profiles[0]
         blocks = blocks_of(GroundInTiles(inner), method, features)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from garnet.neighbors.distances import away_from, smallest, tile_rows
+
+Closest = Callable[[Tensor, Tensor, int], Tensor]
+"""Gives the closest of some centres to each of some points."""
 
 _ROUNDS = 3
 _VOTES = 4
@@ -37,7 +40,13 @@ class Quantizer:
         return _assign(points, self.groups, torch.split(self.centres, list(self.counts)))
 
 
-def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256) -> Quantizer:
+def closest(points: Tensor, centres: Tensor, count: int) -> Tensor:
+    """Which of some centres are the `count` closest to each point, (n, count)."""
+    tiles = torch.split(points, tile_rows(points, len(centres)))
+    return torch.cat([smallest(away_from(part, centres), count)[1] for part in tiles])
+
+
+def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256, closest: Closest = closest) -> Quantizer:
     """About `cells` cells by k-means on a sample, of a few dozen points a cell: groups first, each then split.
 
     Cells are ranked by the votes of the sample: a point that lies in one cell and has another among its four closest
@@ -49,6 +58,7 @@ def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256) ->
         cells: how many, about; crowded ones are split and empty ones dropped.
         seed: of the first centres.
         reach: cells to rank around each.
+        closest: does what the function of this name does, which is most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     groups = _means(sample, round(cells**0.5), generator)
@@ -62,7 +72,7 @@ def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256) ->
         else groups[g : g + 1]
         for g, mine in enumerate(members)
     ]
-    ranked = _ranked(sample, _assign(sample, groups, centres), torch.cat(centres), reach)
+    ranked = _ranked(sample, _assign(sample, groups, centres), torch.cat(centres), reach, closest)
     return Quantizer(groups, torch.cat(centres), tuple(len(mine) for mine in centres), ranked)
 
 
@@ -115,13 +125,13 @@ def _lloyd(sample: Tensor, centres: Tensor, fair: float) -> Tensor:
     return torch.cat([means[(sizes > 0) & (sizes <= 2 * fair)], sample[heirs]])
 
 
-def _ranked(sample: Tensor, owner: Tensor, centres: Tensor, reach: int) -> Tensor:
+def _ranked(sample: Tensor, owner: Tensor, centres: Tensor, reach: int, closest: Closest = closest) -> Tensor:
     """The cells around each cell, by the votes of a sample whose cells are known, and then by distance.
 
     Beside the result, it holds the votes and a tile of the distances between cells.
     """
     cells, rows = len(centres), tile_rows(sample, len(centres))
-    pairs, votes = _votes(sample, owner, centres)
+    pairs, votes = _votes(sample, owner, centres, closest)
     parts = torch.split(torch.arange(cells, device=centres.device), rows)
     firsts = torch.arange(0, cells * len(parts) * rows + 1, cells * rows, device=centres.device)
     begins = torch.searchsorted(pairs, firsts).tolist()
@@ -137,12 +147,11 @@ def _ranked(sample: Tensor, owner: Tensor, centres: Tensor, reach: int) -> Tenso
     return ranked
 
 
-def _votes(sample: Tensor, owner: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+def _votes(sample: Tensor, owner: Tensor, centres: Tensor, closest: Closest) -> tuple[Tensor, Tensor]:
     """Pairs of cells that some point joins, as first * cells + second, sorted and both ways; and what they count."""
     cells = len(centres)
     weights = torch.arange(min(_VOTES, cells), 0, -1, device=centres.device, dtype=torch.float32)
-    tiles = torch.split(sample, tile_rows(sample, cells))
-    near = torch.cat([smallest(away_from(part, centres), len(weights))[1] for part in tiles])
+    near = closest(sample, centres, len(weights))
     joined = torch.cat([owner[:, None] * cells + near, near * cells + owner[:, None]])
     pairs, places = torch.unique(joined, return_inverse=True)
     # Sums of small integers: exact in any order.

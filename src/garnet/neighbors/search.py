@@ -13,7 +13,7 @@ from garnet.errors import ParameterError, RecallWarning, brief
 from garnet.graph.edges import pairs
 from garnet.neighbors.cell_index import CellIndex, probes_needed
 from garnet.neighbors.distances import nearest_in_pool
-from garnet.neighbors.quantizer import Quantizer, fit_quantizer
+from garnet.neighbors.quantizer import Quantizer, closest, fit_quantizer
 from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 
 EXACT_UP_TO = 50_000
@@ -56,6 +56,9 @@ class PointSource(Protocol):
     def nearest(self, rows: Tensor, k: int) -> Tensor:
         """The k nearest others of some of them, (s, k), by comparing them with all."""
 
+    def closest(self, points: Tensor, centres: Tensor, count: int) -> Tensor:
+        """See `garnet.neighbors.quantizer.closest`."""
+
 
 @dataclass(frozen=True)
 class HeldPoints:
@@ -77,6 +80,10 @@ class HeldPoints:
     def nearest(self, rows: Tensor, k: int) -> Tensor:
         """See `PointSource`."""
         return _search(self.points, rows.to(self.points.device), k)[1]
+
+    def closest(self, points: Tensor, centres: Tensor, count: int) -> Tensor:
+        """See `PointSource`."""
+        return closest(points, centres, count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +128,7 @@ class Cells:
         n = len(points)
         shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         sample = points.take(shuffled[: TRAINING * n // size])
-        quantizer = fit_quantizer(sample, n // size, seed=seed, reach=self.max_probes)
+        quantizer = fit_quantizer(sample, n // size, seed=seed, reach=self.max_probes, closest=points.closest)
         owner = points.assign(quantizer)
         index = CellIndex.of(quantizer, owner, largest=_LARGEST_CELL * size, reach=self.max_probes)
         some = shuffled[-self.sample :].to(owner.device)  # not those that the cells were made for

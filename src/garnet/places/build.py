@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from garnet.errors import GarnetError, GraphError, ParameterError
 from garnet.graph.files import open_source
 from garnet.graph.graph import Graph, Split
-from garnet.io.checks import Pairs, checked_names, proper_pairs, require_undirected, same_weights
+from garnet.io.checks import checked_names, proper_pairs, require_undirected
 from garnet.io.edge_source import EdgeSource, FeatureBlock, FeatureRows
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.places.edge_sort import Counter, Spool
-from garnet.places.row_store import grain_of
+from garnet.places.row_store import Run, grain_of, run_locally
+from garnet.places.strips import Records, distribute, sort_strip
 from garnet.places.tile_writer import finish, write_features, write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
@@ -47,11 +48,14 @@ def build_tiles(
     parts: int | Callable[[int, int], int] | None = None,
     symmetrize: bool = False,
     progress: Progress | None = None,
+    run: Run = run_locally,
+    at_once: int = 1,
 ) -> TiledGraph:
     """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
 
     The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
-    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being.
+    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being. The
+    rows of a graph in memory are cut as they are.
 
     Args:
         source: what `open_source` reads.
@@ -61,6 +65,8 @@ def build_tiles(
             more where a strip would not fit in a quarter of the memory.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
         progress: told of its steps.
+        run: who sorts; all who do must see the folder.
+        at_once: strips that one process sorts at the same time.
 
     Raises:
         GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
@@ -77,25 +83,62 @@ def build_tiles(
     with writing(folder):
         remove(folder)
         folder.mkdir()
-        spool = Spool(folder / _UNFINISHED, chunk=max(1, min(_LARGEST_CHUNK, memory >> 11)))
+    if isinstance(source, Graph):
+        _require_room(source.num_nodes, memory)
+        degrees = source.adjacency.indptr[1:] - source.adjacency.indptr[:-1]
+        weighted = bool((source.adjacency.data != 1).any())
+        bounds = _bounds(degrees.astype(np.int64), weighted, memory // at_once, parts, opened.features)
+        say("cut strips")
+        _cut_strips(source, folder, bounds)
+        return _with_nodes(opened, folder, bounds, None, _chunk(memory))
+    with writing(folder):
+        spool = Spool(folder / _UNFINISHED, chunk=_chunk(memory))
     try:
         say("read edges")
         names, counts = _read(opened, spool, memory)
-        if callable(parts):
-            parts = parts(len(counts), int(counts.sum()) // 2)
-        bounds = _bounds(counts, spool.weighted, memory, parts, opened.features)
+        bounds = _bounds(counts, spool.weighted, memory // at_once, parts, opened.features)
         say("distribute edges")
-        for chunk in spool.chunks():
-            _distribute(chunk, names, bounds, spool)
+        strips = _distributed(spool, names, bounds, run)
         say("sort strips")
-        directions = [_sort_strip(spool, folder, i, bounds) for i in range(len(bounds) - 1)]
-        pairs, one_way, differ = (sum(column) for column in zip(*directions, strict=True))
+        tasks = ((i, bounds, pieces, spool.weighted, folder) for i, pieces in enumerate(strips))
+        pairs, one_way, differ = (sum(column) for column in zip(*run(sort_strip, tasks), strict=True))
         with opened.reading():
             require_undirected(pairs, one_way, bool(differ), "edge" if symmetrize else opened.row_is)
         say("copy nodes")
         return _with_nodes(opened, folder, bounds, names, spool.chunk)
     finally:
         spool.remove()
+
+
+def _chunk(memory: int) -> int:
+    """Pairs that are worked on at a time."""
+    return max(1, min(_LARGEST_CHUNK, memory >> 11))
+
+
+def _cut_strips(graph: Graph, folder: Path, bounds: Sequence[int]) -> None:
+    """The strips of a graph whose rows are there as they shall be."""
+    matrix = graph.adjacency
+    for i, (first, last) in enumerate(pairwise(bounds)):
+        starts = matrix.indptr[first : last + 1]
+        entries = slice(int(starts[0]), int(starts[-1]))
+        write_strip(folder, i, bounds, starts - starts[0], matrix.indices[entries], matrix.data[entries])
+
+
+def _distributed(spool: Spool, names: NDArray[Any] | None, bounds: tuple[int, ...], run: Run) -> list[list[Records]]:
+    """The pairs in both directions, by the strips of their rows."""
+    files = [spool.folder / f"records-{number}" for number in range(len(spool.pieces))]
+    repeated = map(repeat, (names, bounds, spool.weighted))
+    counts = run(distribute, zip(spool.pieces, *repeated, files, strict=False))
+    spool.drop()
+    ends = [np.cumsum(count).tolist() for count in counts]
+    return [
+        [
+            Records(file, end[-1], end[i] - int(count[i]), int(count[i]))
+            for file, count, end in zip(files, counts, ends, strict=True)
+            if count[i]
+        ]
+        for i in range(len(bounds) - 1)
+    ]
 
 
 def _with_nodes(
@@ -147,7 +190,11 @@ def _require_room(n: int, memory: int) -> None:
 
 
 def _bounds(
-    counts: NDArray[np.int64], weighted: bool, memory: int, parts: int | None, features: FeatureRows | None
+    counts: NDArray[np.int64],
+    weighted: bool,
+    memory: int,
+    parts: int | Callable[[int, int], int] | None,
+    features: FeatureRows | None,
 ) -> tuple[int, ...]:
     """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for some nodes.
 
@@ -156,6 +203,8 @@ def _bounds(
     n, total, share = len(counts), int(counts.sum()), memory // _STRIP_SHARE
     if not n:
         return (0, 0)
+    if callable(parts):
+        parts = parts(n, total // 2)
     most = min(_MOST, share // (_BYTES_A_WEIGHTED_RECORD if weighted else _BYTES_A_RECORD))
     if counts.max() > most:
         raise GarnetError(
@@ -180,64 +229,6 @@ def _bounds(
         wanted = min(n, wanted + max(1, wanted // 4))
 
 
-def _distribute(chunk: Pairs, names: NDArray[Any] | None, bounds: tuple[int, ...], spool: Spool) -> None:
-    """Add both directions of each pair to the strips of their rows; a record is row, column, and if it was reversed."""
-    heads, tails, weights = chunk
-    if names is not None:
-        heads, tails = np.searchsorted(names, heads), np.searchsorted(names, tails)
-    bits = _column_bits(bounds)
-    rows = np.concatenate([heads, tails])
-    strips = np.searchsorted(bounds[1:-1], rows, side="right").astype(np.min_scalar_type(len(bounds)))
-    records = (rows - np.array(bounds)[strips]) << bits
-    records |= np.concatenate([tails, heads])
-    records <<= 1
-    records[len(heads) :] |= 1
-    order = np.argsort(strips, kind="stable")
-    ends = np.cumsum(np.bincount(strips, minlength=len(bounds) - 1))[:-1]
-    if spool.weighted:
-        weights = np.ones(len(heads), np.float32) if weights is None else weights
-        for i, part in enumerate(np.split(np.concatenate([weights, weights])[order], ends)):
-            spool.append(f"weights-{i}", part)
-    for i, part in enumerate(np.split(records[order], ends)):
-        spool.append(f"records-{i}", part)
-
-
-def _sort_strip(spool: Spool, folder: Path, i: int, bounds: tuple[int, ...]) -> tuple[int, int, bool]:
-    """Write one strip; how many ordered pairs it was given, how many without their reverse, and if weights differ.
-
-    The weight of an edge is the largest that was given for it in either direction.
-    """
-    records, weights = spool.take(f"records-{i}", np.int64), None
-    if spool.weighted:
-        weights = spool.take(f"weights-{i}", np.float32)
-        order = np.argsort(records)
-        records = records[order]
-        weights = weights[order]
-        del order
-    else:
-        records.sort()
-    reverse = (records & 1).astype(bool)
-    records >>= 1
-    first = np.append(True, records[1:] != records[:-1])[: len(records)]
-    given, returned = ~reverse[first], reverse[np.append(first[1:], True)[: len(records)]]
-    differ = False
-    if weights is not None:
-        groups = np.flatnonzero(first)
-        there = np.maximum.reduceat(np.where(reverse, 0, weights), groups) if len(groups) else weights
-        back = np.maximum.reduceat(np.where(reverse, weights, 0), groups) if len(groups) else weights
-        both = given & returned
-        differ = not same_weights(there[both], back[both])
-        weights = np.maximum(there, back)
-    del reverse
-    records = records[first]
-    bits = _column_bits(bounds)
-    starts = np.searchsorted(records, np.arange(bounds[i + 1] - bounds[i] + 1) << bits)
-    columns = (records & ((1 << bits) - 1)).astype(np.int32)
-    del records, first
-    write_strip(folder, i, bounds, starts, columns, weights)
-    return int(given.sum()), int((given & ~returned).sum()), differ
-
-
 def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> list[int]:
     """Write the features of every part; the checksums of their files."""
     if not bounds[-1]:
@@ -259,7 +250,3 @@ def _cut(pieces: Iterator[FeatureBlock], bounds: tuple[int, ...]) -> Iterator[tu
             here = stop
             part += here == bounds[part + 1]
         begin = end
-
-
-def _column_bits(bounds: tuple[int, ...]) -> int:
-    return max(1, (bounds[-1] - 1).bit_length())

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from garnet.io.checks import Pairs
 from garnet.io.failures import writing
 from garnet.io.removal import remove
+from garnet.places.strips import Piece
 
 
 class Spool:
-    """Files in a folder of their own, in a run's directory: all pairs as they came, and what is appended by name."""
+    """A file of all pairs as they came, in a folder of its own in a run's directory."""
 
     def __init__(self, folder: Path, chunk: int) -> None:
         self.folder = folder
         self.chunk = chunk
         self.weighted = False
-        self._lengths: list[tuple[int, bool]] = []
+        self.pieces: list[Piece] = []
         self.remove()
         folder.mkdir()
 
@@ -29,34 +28,17 @@ class Spool:
         """Keep some pairs, whose ends are any integers."""
         weighted = weights is not None and bool((weights != 1).any())
         self.weighted |= weighted
-        self._lengths.append((len(heads), weighted))
+        place = self.pieces[-1].place + self.pieces[-1].nbytes if self.pieces else 0
+        self.pieces.append(Piece(self.folder / "pairs", place, len(heads), weighted))
         ends = (column.astype(np.int64, copy=False) for column in (heads, tails))
-        self.append("pairs", *ends, *([weights] if weighted else []))
-
-    def chunks(self) -> Iterator[Pairs]:
-        """The pairs as they were added; their file is removed after the last."""
-        place = 0
-        for length, weighted in self._lengths:
-            path = self.folder / "pairs"
-            heads, tails = np.fromfile(path, np.int64, 2 * length, offset=place).reshape(2, length)
-            place += 16 * length
-            weights = np.fromfile(path, np.float32, length, offset=place) if weighted else None
-            place += 4 * length * weighted
-            yield heads, tails, weights
-        remove(self.folder / "pairs")
-
-    def append(self, name: str, *arrays: NDArray[Any] | None) -> None:
-        """Add arrays to the end of a file."""
-        with writing(self.folder), (self.folder / name).open("ab") as stream:
-            for array in arrays:
+        with writing(self.folder), self.pieces[-1].file.open("ab") as stream:
+            for array in (*ends, *([weights] if weighted else [])):
                 stream.write(np.ascontiguousarray(array).data)
 
-    def take(self, name: str, kind: type[Any]) -> NDArray[Any]:
-        """All that was appended to a file, which is then removed."""
-        path = self.folder / name
-        numbers = np.fromfile(path, kind) if path.exists() else np.zeros(0, kind)
-        remove(path)
-        return numbers
+    def drop(self) -> None:
+        """Remove the pairs, which are needed no more."""
+        with writing(self.folder):
+            remove(self.folder / "pairs")
 
     def remove(self) -> None:
         """Remove the folder with all in it."""

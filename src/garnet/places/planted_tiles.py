@@ -14,6 +14,7 @@ from garnet.errors import GarnetError
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.places.row_files import write_array
+from garnet.places.row_store import Run, run_locally
 from garnet.places.tile_writer import finish_like, write_strip
 from garnet.places.tiles import TiledGraph
 from garnet.purify.planting import planted_pairs
@@ -22,27 +23,27 @@ _PAIRS = "planted.bin"
 """Beside the folder of the tiles, the planted pairs."""
 
 
-def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int) -> list[Path]:
+def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int, run: Run = run_locally) -> list[Path]:
     """Write the tiles of a graph with planted edges to another folder of the run.
 
     Args:
         graph: the graph.
         folder: of the new tiles; what an earlier run left of it is removed.
         seed: of the planted edges.
+        run: who does the work.
 
     Returns:
         The files that were written.
     """
     counts = torch.from_numpy(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
     new = planted_pairs(counts, lambda pairs: joined_in(graph, pairs), seed=seed)
-    weight = sum(float(graph.degrees(i).sum()) for i in range(graph.parts)) / max(2 * graph.num_edges, 1)
-    add_edges(graph, folder, new, weight)
+    add_edges(graph, folder, new, graph.total_weight() / max(2 * graph.num_edges, 1), run=run)
     pairs_file = folder.parent / _PAIRS
     write_array(pairs_file, new.numpy())
     return [*folder.iterdir(), pairs_file]
 
 
-def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float) -> TiledGraph:
+def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float, *, run: Run = run_locally) -> TiledGraph:
     """Write the tiles of a graph with more edges, (2, p), none of which it has, all of one weight, to another folder.
 
     Args:
@@ -50,20 +51,17 @@ def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float) -> Ti
         folder: of the new tiles, in the directory of a run; what an earlier run left of it is removed.
         new: the edges.
         weight: of each.
+        run: who does the work.
     """
     with writing(folder):
         remove(folder)
         folder.mkdir()
     first, second = np.concatenate([new.numpy(), new.numpy()[::-1]], axis=1)
+    tasks = []
     for i in range(graph.parts):
-        begin, end = graph.bounds[i], graph.bounds[i + 1]
-        here = (first >= begin) & (first < end)
-        shape = (end - begin, graph.num_nodes)
-        values = np.full(int(here.sum()), weight, np.float32)
-        more = sp.coo_array((values, (first[here] - begin, second[here])), shape=shape).tocsr()
-        strip = sp.csr_array(sp.hstack([_block(graph, i, j) for j in range(graph.parts)], "csr") + more)
-        strip.sort_indices()
-        write_strip(folder, i, graph.bounds, strip.indptr, strip.indices, strip.data)
+        here = (first >= graph.bounds[i]) & (first < graph.bounds[i + 1])
+        tasks.append((graph, i, first[here] - graph.bounds[i], second[here], weight, folder))
+    run(_plant_strip, tasks)
     return finish_like(folder, graph)
 
 
@@ -77,6 +75,19 @@ def planted_in(folder: Path) -> Tensor:
             f"Cannot read {file}: {error.strerror}; remove its folder, and the work begins again."
         ) from error
     return torch.from_numpy(numbers).view(2, -1)
+
+
+def _plant_strip(
+    graph: TiledGraph, i: int, rows: NDArray[np.int64], columns: NDArray[np.int64], weight: float, folder: Path
+) -> None:
+    """Write a strip with more entries, which it did not have."""
+    begin, end = graph.bounds[i : i + 2]
+    shape = end - begin, graph.num_nodes
+    more = sp.coo_array((np.full(len(rows), weight, np.float32), (rows, columns)), shape=shape).tocsr()
+    blocks = [_block(graph, i, j) for j in range(graph.parts)]
+    strip = sp.csr_array(sp.hstack(blocks, "csr") + more)
+    strip.sort_indices()
+    write_strip(folder, i, graph.bounds, strip.indptr, strip.indices, strip.data)
 
 
 def _block(graph: TiledGraph, i: int, j: int) -> sp.csr_array:
@@ -100,8 +111,11 @@ def joined_in(graph: TiledGraph, pairs: Tensor) -> Tensor:
 def _in_tile(
     graph: TiledGraph, i: int, j: int, rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    tile, width = graph.tile(i, j), graph.bounds[j + 1] - graph.bounds[j]
-    keys = np.repeat(np.arange(len(tile.starts) - 1), np.diff(tile.starts)) * width + tile.columns
-    sought = rows * width + columns
-    place = np.minimum(np.searchsorted(keys, sought), max(len(keys) - 1, 0))
-    return keys[place] == sought if len(keys) else np.zeros(len(sought), bool)
+    tile = graph.tile(i, j)
+    counts = np.diff(tile.starts)[rows]
+    pair = np.repeat(np.arange(len(rows)), counts)
+    before = np.cumsum(counts) - counts
+    entries = np.arange(len(pair)) + (tile.starts[:-1][rows] - before)[pair]
+    found = np.zeros(len(rows), bool)
+    found[pair[tile.columns[entries] == columns[pair]]] = True
+    return found

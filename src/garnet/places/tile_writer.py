@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,13 @@ def write_strip(
     """
     if weights is not None and bool((weights == 1).all()):
         weights = None
-    data = np.ones(len(columns), bool) if weights is None else weights
-    strip = sp.csr_array((data, columns, starts), shape=(bounds[i + 1] - bounds[i], bounds[-1]))
     checks = {}
-    for j, (first, last) in enumerate(pairwise(bounds)):
-        tile = strip[:, first:last]
-        if tile.nnz >= 2**31:
-            raise GarnetError(f"Tile ({i}, {j}) would have {tile.nnz} entries; cut the graph into more parts.")
-        pieces = [tile.indptr.astype(np.int32, copy=False), tile.indices.astype(np.int32, copy=False)]
+    for j, (begins, entries) in enumerate(_cut(starts, columns, bounds)):
+        if begins[-1] >= 2**31:
+            raise GarnetError(f"Tile ({i}, {j}) would have {begins[-1]} entries; cut the graph into more parts.")
+        pieces = [begins.astype(np.int32), (columns[entries] - bounds[j]).astype(np.int32, copy=False)]
         name = f"tile-{i}-{j}.bin"
-        checks[name] = _write(folder / name, pieces if weights is None else [*pieces, tile.data])
+        checks[name] = _write(folder / name, pieces if weights is None else [*pieces, weights[entries]])
     counts = np.diff(starts).astype(np.int64)
     degrees = _degrees(starts, weights)
     for name, numbers in ((f"degrees-{i}.bin", degrees), (f"counts-{i}.bin", counts)):
@@ -72,6 +69,28 @@ def write_strip(
         "checks": checks,
     }
     _write(folder / f"strip-{i}.json", [np.frombuffer(json.dumps(record).encode(), np.uint8)])
+
+
+def _cut(
+    starts: NDArray[Any], columns: NDArray[Any], bounds: Sequence[int]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64] | slice]]:
+    """For each part of the columns, where each row begins among its entries, and which entries these are."""
+    parts, lengths = len(bounds) - 1, np.diff(starts)
+    if parts == 1:
+        yield np.asarray(starts, np.int64), slice(None)
+        return
+    owner = np.repeat(np.arange(parts, dtype=np.min_scalar_type(parts)), np.diff(bounds))[columns]
+    counts = np.zeros((len(lengths), parts), np.int64)
+    for first in range(0, len(lengths), _AT_ONCE // 8):
+        some = slice(first, first + _AT_ONCE // 8)
+        rows = np.repeat(np.arange(len(lengths[some])) * parts, lengths[some])
+        rows += owner[starts[first] : starts[first] + len(rows)]
+        counts[some] = np.bincount(rows, minlength=counts[some].size).reshape(-1, parts)
+    order = np.argsort(owner, kind="stable")
+    ends = np.cumsum(np.bincount(owner, minlength=parts))
+    for j in range(parts):
+        begins = np.concatenate([[0], np.cumsum(counts[:, j])])
+        yield begins, order[ends[j] - begins[-1] : ends[j]]
 
 
 def has_strip(folder: Path, i: int) -> bool:

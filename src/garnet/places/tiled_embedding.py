@@ -100,8 +100,11 @@ def components(graph: TiledGraph) -> NDArray[np.int64]:
             tile = graph.tile(i, j)
             rows = np.repeat(label[bounds[i] : bounds[i + 1]], np.diff(tile.starts))
             columns = label[bounds[j] : bounds[j + 1]][tile.columns]
-            joins = sp.coo_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
-            label = connected_components(joins, directed=False)[1].astype(np.int64)[label]
+            apart = np.flatnonzero(rows != columns)  # soon most ends are known to be in the same component
+            if len(apart):
+                both = rows[apart], columns[apart]
+                joins = sp.coo_array((np.ones(len(apart), np.int8), both), shape=(n, n))
+                label = connected_components(joins, directed=False)[1].astype(np.int64)[label]
     return label
 
 

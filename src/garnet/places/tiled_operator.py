@@ -128,7 +128,9 @@ class TiledSpace:
             return work(self)
         parts, graph, files = self._parts, self._graph, self._roots.files
         told = graph, files, parts.bounds, parts.folder, self.scale, self._columns
-        found: tuple[T, int] = parts.run(_alone, [(work, *told)])[0]
+        # Others need the adjacency soon: they read it meanwhile.
+        idle = ((_nothing, *told) for _ in range(parts.threads - 1))
+        found: tuple[T, int] = parts.run(_alone, [(work, *told), *idle])[0]
         self._count(found[1])
         return found[0]
 
@@ -286,6 +288,10 @@ def _alone(
     parts.hold(4 * graph.num_nodes * COPIES_OF_A_COLUMN * columns)
     space = TiledSpace(graph, parts, RowMatrix(roots, bounds, 1, keep=True), 0, columns=columns, scale=scale)
     return work(space), space.products
+
+
+def _nothing(space: Any) -> None:
+    space.product(space.constant(0.0))
 
 
 def _random(rows: tuple[int, int], columns: int, seed: int, grain: int, target: RowFile) -> None:

@@ -85,6 +85,10 @@ class TiledPlace:
         with sharing(), task.open() as work:
             yield work
 
+    def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
+        """The solver, where the user chose none."""
+        return Chebyshev(tol=1e-5 if nodes <= 50_000 else 1e-4)
+
     def run(self) -> Run:
         """Who does the work: this process, one task after the other."""
         return run_locally
@@ -240,10 +244,11 @@ class Task:
 
         def tile() -> dict[str, Any]:
             options: dict[str, Any] = {"symmetrize": self.symmetrize, "progress": self.progress}
+            options |= {"run": run, "at_once": cut.at_once}
             graph = build_tiles(self.source, tiles, memory=cut.memory, parts=cut.parts, **options)
             written.extend(tiles.iterdir())
             if plants and graph.num_edges:
-                written.extend(plant_tiles(graph, planted, seed=self.method.seed))
+                written.extend(plant_tiles(graph, planted, seed=self.method.seed, run=run))
             return {"memory": cut.memory}
 
         # Workers may have other limits when a run goes on.

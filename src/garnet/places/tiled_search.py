@@ -21,8 +21,8 @@ from garnet.io.checked import checksum, read_note, write_note
 from garnet.io.removal import remove
 from garnet.linalg.fixed_point import fixed, number
 from garnet.neighbors.cell_index import CellIndex, compare
-from garnet.neighbors.distances import lift, lifted_width, nearest_in_pool
-from garnet.neighbors.quantizer import Quantizer
+from garnet.neighbors.distances import lift, lifted_width, nearest_in_pool, tile_rows
+from garnet.neighbors.quantizer import Quantizer, closest
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.plan import most_cells
 from garnet.places.row_files import RowFile, read, truncated, write, write_array
@@ -105,6 +105,13 @@ class TiledPoints:
         away, ids = (torch.cat(every, dim=1) for every in zip(*found, strict=True))
         return ids.gather(1, away.topk(k, dim=1, largest=False).indices)
 
+    def closest(self, points: Tensor, centres: Tensor, count: int) -> Tensor:
+        """See `PointSource`."""
+        rows = tile_rows(points, len(centres))  # tasks make whole tiles, so that they find what one alone would
+        step = rows * max(1, len(points) // (rows * _GROUPS_A_PART * self.store.threads))
+        tasks = ((points, first, first + step, centres, count) for first in range(0, len(points), step))
+        return torch.cat(self.store.run(_closest, tasks))
+
     def parts(self) -> list[Part]:
         """What a task needs to read the points of each part."""
         return [(*pair, self.matrix.width, self.mean) for pair in zip(self.matrix.files, self.known, strict=True)]
@@ -156,6 +163,10 @@ def _rows(file: RowFile, known: Tensor, width: int, mean: Tensor) -> Tensor:
 
 def _assign(part: Part, quantizer: Quantizer) -> Tensor:
     return quantizer.assign(_rows(*part))
+
+
+def _closest(points: Tensor, first: int, last: int, centres: Tensor, count: int) -> Tensor:
+    return closest(points[first:last], centres, count)
 
 
 def _nearest_of_part(part: Part, first: int, queries: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ from garnet.purify.result import Purification, without_vectors
 from garnet.purify.scores import Choice, Critical, Tally
 from garnet.purify.settings import Settings, Shape, count_classes
 from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion
-from garnet.spectral import Chebyshev, Spectrum
+from garnet.spectral import Spectrum
 
 STAGED = "graph"
 """Folder of the purified graph, in the directory of a run."""
@@ -84,13 +84,12 @@ class GraphOnDisk:
     def shape(self) -> Shape:
         """See `Work`."""
         graph = self.given
-        total = sum(float(graph.degrees(i).sum()) for i in range(graph.parts))
         return Shape(
             nodes=graph.num_nodes,
             edges=graph.num_edges,
             features=graph.feature_width or 0,
             classes=count_classes(graph.labels()),
-            mean_degree=total / max(graph.num_nodes, 1),
+            mean_degree=graph.total_weight() / max(graph.num_nodes, 1),
         )
 
     def stage(self, name: str, compute: Callable[[], Any]) -> Any:
@@ -107,7 +106,7 @@ class GraphOnDisk:
 
     def spectrum(self, settings: Settings) -> Spectrum:
         """See `Work`."""
-        solver = self.place.solver or Chebyshev(tol=1e-5 if self.graph.num_nodes <= 50_000 else 1e-4)
+        solver = self.place.solver or self.place.usual_solver(self.graph.num_nodes, settings.rank)
         return tiled_spectrum(self.graph, self.store, settings, solver, columns=self.columns)
 
     def features(self, settings: Settings) -> RowMatrix | None:

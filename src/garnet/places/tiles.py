@@ -173,6 +173,10 @@ class TiledGraph:
         """Weighted degree of each node of part i."""
         return self._numbers(f"degrees-{i}.bin", np.float64)
 
+    def total_weight(self) -> float:
+        """The sum of the degrees, which does not depend on how the nodes are cut."""
+        return float(np.concatenate([self.degrees(i) for i in range(self.parts)]).sum())
+
     def counts(self, i: int) -> NDArray[np.int64]:
         """Number of neighbours of each node of part i."""
         return self._numbers(f"counts-{i}.bin", np.int64)

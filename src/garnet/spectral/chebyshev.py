@@ -83,7 +83,7 @@ class Chebyshev:
 
     def fills(self, n: int, rank: int) -> bool:
         """Whether the basis would fill the space, so that a dense solver is the better choice."""
-        return n < 4 * (rank + self._width(rank))
+        return n < 4 * (rank + self.width(rank))
 
     def solve(self, space: Space, rank: int, end: End) -> Spectrum:
         """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
@@ -91,7 +91,7 @@ class Chebyshev:
         top, bound = max(top, 1e-6), 1.01 * (top + error)
         begins = level(space, space.random(8), 1.5 * rank, bound, end)
         begun = self._begun(space, rank, top) if end == "algebraic" and top - begins < _CROWDED * top else None
-        basis, latest = begun or (self._projection(space, rank), space.random(self._width(rank)))
+        basis, latest = begun or (self._projection(space, rank), space.random(self.width(rank)))
         # The kernel smears the density outwards: the leading part begins deeper than it seems.
         cutoff = max(top - _BEYOND * max(top - begins, 0.01 * top), 0.05 * top)
         # The sum of a long row is rounded that often: no residual in float32 gets below this.
@@ -110,7 +110,7 @@ class Chebyshev:
         if (coarse := space.coarser()) is None:
             return None
         smaller, refined = coarse
-        block = self._width(rank)
+        block = self.width(rank)
         wanted = block * math.ceil((rank + block) / block)
         if self.fills(smaller.n, wanted):
             return None
@@ -135,7 +135,7 @@ class Chebyshev:
         top, error = largest(space, steps=64)
         begins = level(space, space.random(8), 1.5 * rank, top + 2 * error + 1e-5 * top, "algebraic", steps=400)
         begun = self._begun(space, rank, top) if top - begins < _CROWDED * top else None
-        basis, latest = begun or (self._projection(space, rank), space.random(self._width(rank)))
+        basis, latest = begun or (self._projection(space, rank), space.random(self.width(rank)))
         cutoff = max(top - _BEYOND * max(top - begins, 1e-5 * top), 0.05 * top)
         task = _Task(
             rank=rank, end="algebraic", tol=_ROUGHLY * self.tol, budget=1000 * rank, growth=self.growth, rough=True
@@ -144,9 +144,10 @@ class Chebyshev:
 
     def _projection(self, space: Space, rank: int) -> _Projection:
         """An empty basis with room for what the pairs take."""
-        return _Projection(space, self._width(rank), min(2 * rank + 12 * self._width(rank), space.n // 2))
+        return _Projection(space, self.width(rank), min(2 * rank + 12 * self.width(rank), space.n // 2))
 
-    def _width(self, rank: int) -> int:
+    def width(self, rank: int) -> int:
+        """Columns that are multiplied at once for so many pairs."""
         return self.block or min(max(16 * round(rank / 64), 16), 64)
 
 
