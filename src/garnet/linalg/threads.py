@@ -120,7 +120,8 @@ def crew(size: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def _alone() -> None:
-    """Have the calling thread start no others."""
+    """Have the calling thread start no others, and record nothing for gradients: that is done where the call is."""
+    torch.set_grad_enabled(False)
     torch.get_num_threads()
     openmp = _openmp()
     if openmp is not None:

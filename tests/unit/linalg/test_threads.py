@@ -11,7 +11,7 @@ import torch
 
 from garnet import GARNET, processors
 from garnet.datasets import block_model, cora
-from garnet.linalg.threads import sharing
+from garnet.linalg.threads import crew, sharing
 from garnet.processors import Load, allowed
 
 
@@ -97,3 +97,11 @@ def test_processors_that_others_use_are_not_left():
         for other in others:
             other.kill()
             other.wait()
+
+
+def test_threads_that_share_a_product_record_nothing_for_gradients():
+    """Two that record into one tensor at the same time can fail, or not."""
+    with crew(2) as threads:
+        assert not threads.submit(torch.is_grad_enabled).result()
+        assert threads.submit(torch.get_num_threads).result() == 1
+    assert torch.is_grad_enabled()
