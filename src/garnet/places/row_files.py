@@ -120,7 +120,7 @@ def read_columns(place: RowFile, width: int, first: int, last: int, rows: int) -
         rows: that there are.
     """
     if isinstance(place, Both):
-        return _numbers(place.columns, (last - first) * rows, first * rows).view(-1, rows).T
+        return _numbers(place.columns, (last - first) * rows, first * rows).view(last - first, rows).T
     if not isinstance(place, Across):
         return read(place, width)[:, first:last]
     found, done = torch.empty(last - first, rows), 0
