@@ -14,7 +14,6 @@ from torch import Tensor
 from garnet import Graph
 from garnet.datasets import nested_block_model
 from garnet.graph.edges import pairs
-from garnet.graph.graph import as_graph
 from garnet.linalg.device_graph import joined
 from garnet.neighbors.search import choose_neighbors, union
 
@@ -39,7 +38,10 @@ def drawn(family: str, nodes: int, edges: int, *, device: str = "cpu", seed: int
     generator = torch.Generator(device).manual_seed(seed)
     if family == "rmat":
         nodes = 1 << (nodes.bit_length() - 1)
-        ends = torch.cat([_rmat(nodes, size, generator) for size in _sizes(edges)], dim=1)
+        ends = torch.empty(2, edges, dtype=torch.int64, device=device)
+        for start in range(0, edges, _DRAWN):
+            size = min(_DRAWN, edges - start)
+            ends[:, start : start + size] = _rmat(nodes, size, generator)
     elif family == "line":
         first = torch.randint(nodes, (edges,), generator=generator, device=device)
         second = first + torch.randint(1, REACH + 1, (edges,), generator=generator, device=device)
@@ -47,13 +49,11 @@ def drawn(family: str, nodes: int, edges: int, *, device: str = "cpu", seed: int
     else:
         points = torch.rand(nodes, 3, generator=generator, device=device)
         ends = union(choose_neighbors(nodes, device)(points, max(1, round(1.35 * edges / nodes)), seed=seed))
-    ends = ends[:, ends[0] != ends[1]]
+    loops = ends[0] == ends[1]
+    if loops.any():
+        ends = ends[:, ~loops]
     ends = pairs(ends[0], ends[1], nodes)
-    return as_graph(joined(ends, torch.ones(ends.shape[1], device=ends.device), nodes))
-
-
-def _sizes(edges: int) -> list[int]:
-    return [min(_DRAWN, edges - start) for start in range(0, edges, _DRAWN)]
+    return Graph(joined(ends, torch.ones(ends.shape[1], device=ends.device), nodes))  # which needs no proof
 
 
 def _rmat(nodes: int, edges: int, generator: torch.Generator) -> Tensor:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from garnet.graph.graph import Graph
+from garnet.linalg.device_graph import Resident
 from garnet.linalg.sparse import SparseMatrix
 
 
 def gcn_matrix(graph: Graph, device: str) -> SparseMatrix:
     r""":math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2}`: a loop of weight one at every node, so none is isolated."""
+    if torch.device(device).type != "cpu":
+        rows = Resident.of(graph, device).looped().normalized(0.0)
+        return SparseMatrix.symmetric(replace(rows, values=rows.values.float()))
     looped = graph.adjacency.astype(np.float64) + sp.eye_array(graph.num_nodes, format="csr")
     return symmetric_matrix(looped, device)
 

@@ -25,12 +25,13 @@ class NeighborLists(NamedTuple):
     columns: Tensor
 
 
-def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
+def shared_neighbors(graph: Resident, edges: Tensor, *, joined: bool = False) -> Tensor:
     """Common neighbours of each pair, over the most it could have: those of the end with fewer, but for the other end.
 
     Args:
         graph: the graph; weights do not count.
         edges: (2, m) pairs of nodes, as `pairs` leaves them, joined or not.
+        joined: whether they are known to be edges of the graph, all of them.
 
     Returns:
         (m,) shares from 0 to 1.
@@ -38,8 +39,8 @@ def shared_neighbors(graph: Resident, edges: Tensor) -> Tensor:
     whole = NeighborLists(graph.starts.long(), graph.columns)
     first, second = edges
     fewest = torch.minimum(graph.counts[first], graph.counts[second])
-    joined = among(graph.edges, edges, graph.num_nodes).long()
-    return share_of_most(count_common(whole, first, whole, second), fewest - joined)
+    one = 1 if joined else among(graph.edges, edges, graph.num_nodes).long()
+    return share_of_most(count_common(whole, first, whole, second), fewest - one)
 
 
 def share_of_most(common: Tensor, most: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
-from garnet.linalg.sparse import SparseRows
+from garnet.linalg.sparse import SparseRows, row_pieces, row_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,17 @@ class Resident:
         starts[1:] += more.to(starts)
         return Resident(starts, columns, weights)
 
+    def looped(self) -> Resident:
+        """A + I, where A has no loops; each leads its row."""
+        nodes = torch.arange(self.num_nodes, device=self.starts.device)
+        starts = self.starts.long() + torch.arange(len(self.starts), device=nodes.device)
+        old = torch.ones(len(self.columns) + len(nodes), dtype=torch.bool, device=nodes.device)
+        old[starts[:-1]] = False
+        columns, weights = self.columns.new_empty(len(old)), self.weights.new_ones(len(old))
+        columns[old], weights[old] = self.columns, self.weights
+        columns[starts[:-1]] = nodes.to(columns)
+        return Resident(starts.to(self.starts), columns, weights)
+
     @property
     def num_nodes(self) -> int:
         """Number of nodes, n."""
@@ -65,16 +76,32 @@ class Resident:
         """Neighbours of each node, (n,)."""
         return self.starts.long().diff()
 
-    @cached_property
+    @property
     def rows(self) -> Tensor:
-        """The row of each entry, (nnz,)."""
-        return torch.arange(self.num_nodes, device=self.starts.device).to(self.columns).repeat_interleave(self.counts)
+        """The row of each entry, (nnz,). A GPU makes them anew each time: it has more time than memory."""
+        return self._made_rows() if self.starts.is_cuda else self._kept_rows
+
+    @property
+    def edges(self) -> Tensor:
+        """The undirected edges, (2, m); likewise."""
+        return self._made_edges() if self.starts.is_cuda else self._kept_edges
 
     @cached_property
-    def edges(self) -> Tensor:
-        """The undirected edges, (2, m)."""
-        upper = self.columns > self.rows
-        return torch.stack([self.rows[upper], self.columns[upper]]).long()
+    def _kept_rows(self) -> Tensor:
+        return self._made_rows()
+
+    @cached_property
+    def _kept_edges(self) -> Tensor:
+        return self._made_edges()
+
+    def _made_rows(self) -> Tensor:
+        return torch.arange(self.num_nodes, device=self.starts.device).to(self.columns).repeat_interleave(self.counts)
+
+    def _made_edges(self) -> Tensor:
+        edges = self.columns.new_empty(2, len(self.columns) // 2, dtype=torch.int64)
+        upper = self.columns > (rows := self.rows)
+        edges[0], edges[1] = rows[upper], self.columns[upper]
+        return edges
 
     @property
     def edge_weights(self) -> Tensor:
@@ -84,7 +111,7 @@ class Resident:
     @cached_property
     def degrees(self) -> Tensor:
         """Weighted degree of each node, (n,) float64."""
-        return torch.segment_reduce(self.weights.double(), "sum", offsets=self.starts.long(), initial=0)
+        return row_sums(self.matrix())
 
     def components(self) -> Tensor:
         """A number for each node, (n,), the same for those that are joined by a path."""
@@ -98,9 +125,11 @@ class Resident:
         Every node takes the smallest number among its neighbours', then that of the node it was taken from.
         """
         label = torch.arange(self.num_nodes, device=self.starts.device)
-        rows, columns = self.rows.long(), self.columns.long()
         while True:
-            least = label.scatter_reduce(0, rows, label[columns], "amin")
+            least = label.clone()
+            for nodes, entries in row_pieces(self.starts):
+                rows = torch.arange(nodes.start, nodes.stop, device=label.device).repeat_interleave(self.counts[nodes])
+                least.scatter_reduce_(0, rows, label[self.columns[entries].long()], "amin")
             least = least.scatter_reduce(0, label, least, "amin")
             while not torch.equal(further := least[least], least):
                 least = further
@@ -113,9 +142,15 @@ class Resident:
         return SparseRows(self.starts, self.columns, self.weights, self.num_nodes)
 
     def normalized(self, tau: float) -> SparseRows:
-        """(D + tau I)^(-1/2) A (D + tau I)^(-1/2) in float64; see `garnet.spectral.spectrum.normalized_adjacency`."""
+        """(D + tau I)^(-1/2) A (D + tau I)^(-1/2), whose entries are at most 1: in float64, or on a GPU in float32.
+
+        See `garnet.spectral.spectrum.normalized_adjacency`.
+        """
         root = torch.where(self.degrees > 0, (self.degrees + tau).rsqrt(), 0.0)
-        values = self.weights.double() * root[self.rows] * root[self.columns]
+        values = torch.empty_like(self.weights, dtype=torch.float32 if self.weights.is_cuda else torch.float64)
+        for nodes, entries in row_pieces(self.starts):
+            scaled = self.weights[entries].double() * root[nodes].repeat_interleave(self.counts[nodes])
+            values[entries] = scaled * root[self.columns[entries]]
         return SparseRows(self.starts, self.columns, values, self.num_nodes)
 
 
@@ -125,10 +160,10 @@ def restricted(matrix: SparseRows, nodes: Tensor) -> SparseRows:
     chosen = torch.zeros(matrix.width, dtype=torch.bool, device=nodes.device)
     chosen[nodes] = True
     entries = chosen.repeat_interleave(counts)
-    number = chosen.long().cumsum(0) - 1
+    number = (chosen.long().cumsum(0) - 1).to(matrix.columns)
     starts = torch.cat([counts.new_zeros(1), counts[nodes].cumsum(0)])
     columns = number[matrix.columns[entries]]
-    return SparseRows(starts.to(matrix.starts), columns.to(matrix.columns), matrix.values[entries], len(nodes))
+    return SparseRows(starts.to(matrix.starts), columns, matrix.values[entries], len(nodes))
 
 
 def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
@@ -146,10 +181,20 @@ def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
 
 
 def joined_by_sorting(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
-    """The same by sorting both directions of each edge, which a GPU does in no time."""
-    keys, order = torch.sort(torch.cat([numbers(edges[0], edges[1], n), numbers(edges[1], edges[0], n)]))
-    rows = keys // n
-    starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
-    narrow = len(keys) < 2**31
-    columns, starts = ((part.int() if narrow else part) for part in (keys - rows * n, starts))
-    return SparseRows(starts, columns, torch.cat([weights, weights])[order], n).to_scipy()
+    """The same by sorting both directions of each edge, some rows at a time, which a GPU does in no time."""
+    counts = torch.bincount(edges.flatten(), minlength=n)
+    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    narrow = torch.int32 if 2 * len(weights) < 2**31 else torch.int64
+    # Memory that all threads have touched takes a copy from a GPU many times faster.
+    columns = torch.empty(2 * len(weights), dtype=narrow).zero_()
+    values = torch.empty(2 * len(weights)).zero_()
+    for nodes, entries in row_pieces(starts):
+        sides = [(edges[i] >= nodes.start) & (edges[i] < nodes.stop) for i in (0, 1)]
+        keys = torch.cat([numbers(edges[i][side], edges[1 - i][side], n) for i, side in enumerate(sides)])
+        keys, order = keys.sort()
+        columns[entries].copy_((keys % max(n, 1)).to(narrow))
+        values[entries].copy_(torch.cat([weights[side] for side in sides])[order])
+    parts = (part.cpu().numpy() for part in (values, columns, starts.to(narrow)))
+    matrix = sp.csr_array(tuple(parts), shape=(n, n))
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix

@@ -6,8 +6,10 @@ there are thousands of loops. One thread fewer is then several times faster. On 
 machine, too: the threads take longer to wake up than the loop takes.
 
 The numbers are the calling thread's own and are put back: other threads of the process keep theirs. The libraries that
-torch brings are asked by name, since `torch.set_num_threads` would reach all threads. Results do not depend on any of
-it: `garnet.linalg.dense` divides its work by shape alone, and of MKL only what a small graph is given changes.
+torch brings are asked by name, since `torch.set_num_threads` would reach all threads. Only OpenBLAS, which NumPy and
+SciPy bring, knows no threads but those of the process: while a call lasts, it has fewer for everybody, and then as many
+as before. Results do not depend on any of it: `garnet.linalg.dense` divides its work by shape alone, and of MKL and
+OpenBLAS only what a small graph is given changes.
 """
 
 from __future__ import annotations
@@ -18,16 +20,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 
+import numpy.linalg._umath_linalg
+import scipy.linalg._fblas
 import torch
 
 from garnet.graph.graph import Graph
 from garnet.processors import Load
 
 SMALL = 50_000
-"""Nodes and entries of the adjacency up to which one thread is the fastest (`benchmarks/busy.py --sizes`)."""
+"""Nodes and entries of the adjacency up to which one thread is about the fastest, on an idle machine, too."""
 
 _LOOK = 0.25  # seconds between two looks at what other programs do
 
@@ -47,29 +51,33 @@ _call = _Call()
 
 
 @contextmanager
-def sharing(graph: Graph | None = None) -> Iterator[None]:
+def sharing(work: Graph | int | None = None) -> Iterator[None]:
     """Work with as many threads as there are processors left.
 
     Within another such call nothing changes, nor where the user has set OMP_NUM_THREADS.
 
     Args:
-        graph: what is worked on; None where it is large, or not known yet.
+        work: the graph that is worked on, or nodes and entries of what is; None where they are many, or not known yet.
     """
     openmp = _openmp()
     if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:
         yield
         return
     most = torch.get_num_threads()  # also has torch set up this thread now, or it would do so below
-    small = graph is not None and graph.num_nodes + graph.adjacency.nnz <= SMALL
+    size = work.num_nodes + work.adjacency.nnz if isinstance(work, Graph) else work
+    small = size is not None and size <= SMALL
     _call.most, _call.load = most, None if small or most == 1 else Load()
     before = _mkl(1 if small else most)
+    _openblas.enter()
     try:
         if small:
             openmp(1)
+            _openblas.limit(1)
         else:
             _look()
         yield
     finally:
+        _openblas.leave()
         if _call.crew is not None:
             _call.crew.shutdown()
         _call.most, _call.crew = 0, None
@@ -86,7 +94,9 @@ def share() -> None:
 def _look() -> None:
     openmp = _openmp()
     if openmp is not None and _call.load is not None:
-        openmp(min(_call.most, _call.load.left()))
+        threads = min(_call.most, _call.load.left())
+        openmp(threads)
+        _openblas.limit(threads)
         _call.looked = time.monotonic()
 
 
@@ -132,6 +142,54 @@ def _alone() -> None:
 def has_mkl() -> bool:
     """Whether torch brings MKL."""
     return _function("MKL_Set_Num_Threads_Local") is not None
+
+
+class _OpenBLAS:
+    """The copies of OpenBLAS in this process, while calls want fewer threads of them; the last one puts all back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._before: list[tuple[Limit, int]] = []
+
+    def enter(self) -> None:
+        """Take note of what they have, if no call has yet."""
+        with self._lock:
+            self._calls += 1
+            if self._calls == 1:
+                self._before = [(limit, count()) for count, limit in _openblas_functions()]
+
+    def limit(self, threads: int) -> None:
+        """Let them have no more than so many."""
+        with self._lock:
+            for limit, before in self._before:
+                limit(min(threads, before))
+
+    def leave(self) -> None:
+        """Give back what they had, if no other call is left."""
+        with self._lock:
+            self._calls -= 1
+            if not self._calls:
+                for limit, before in self._before:
+                    limit(before)
+
+
+_openblas = _OpenBLAS()
+
+
+@cache
+def _openblas_functions() -> tuple[tuple[Callable[[], int], Limit], ...]:
+    """What says how many threads each copy has, and what sets it."""
+    found = []
+    for module in (numpy.linalg._umath_linalg, scipy.linalg._fblas):
+        for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
+            with suppress(AttributeError, OSError):
+                library = ctypes.CDLL(module.__file__)
+                names = (f"{prefix}openblas_{what}_num_threads{suffix}" for what in ("get", "set"))
+                count, limit = (getattr(library, name) for name in names)
+                found.append((count, limit))
+                break
+    return tuple(found)
 
 
 def _mkl(threads: int) -> int:

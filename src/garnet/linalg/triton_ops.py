@@ -116,25 +116,26 @@ class Multiplier:
     """
 
     def __init__(self, rows: SparseRows) -> None:
-        self._rows = rows
+        # Not the rows themselves, which keep this: a ring of both would outlive its use.
+        self._starts, self._columns, self._values = rows.starts, rows.columns, rows.values
         # A row that has thousands of entries would be waited for: several warps share it.
         long = rows.starts.diff() > _LONG
         self._shared = tuple((which.nonzero()[:, 0].int(), warps) for which, warps in ((long, 8), (~long, 1)))
 
-    def product(self, block: Tensor, slope: float, shift: float, minus: Tensor | None) -> Tensor:
-        """Slope A X - shift X - minus."""
+    def product(self, block: Tensor, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
+        """Slope A X - shift X - minus; the latter two of a square matrix."""
         from garnet.linalg.triton_kernels import multiply
 
         block, width = block.contiguous(), block.shape[1]
         columns = min(_COLUMNS, max(4, 1 << (width - 1).bit_length()))
         entries = min(_GATHERED // columns, 32)
-        result = torch.empty_like(block)
+        result = block.new_empty(len(self._starts) - 1, width)
         with launched_on(block.device):
             for rows, warps in self._shared:
                 if not len(rows):
                     continue
                 multiply[(len(rows), -(-width // columns))](
-                    self._rows.starts, self._rows.columns, self._rows.values, rows, block,
+                    self._starts, self._columns, self._values, rows, block,
                     block if minus is None else minus.contiguous(), result, width, slope, shift,
                     SHIFT=shift != 0.0, MINUS=minus is not None, SOME=entries * warps, WIDTH=columns, num_warps=warps,
                 )  # fmt: skip

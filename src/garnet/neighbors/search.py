@@ -11,6 +11,7 @@ from torch import Tensor
 
 from garnet.errors import ParameterError, RecallWarning, brief
 from garnet.graph.edges import pairs
+from garnet.linalg.threads import sharing
 from garnet.neighbors.cell_index import CellIndex, probes_needed
 from garnet.neighbors.distances import nearest_in_pool
 from garnet.neighbors.quantizer import Quantizer, closest, fit_quantizer
@@ -18,6 +19,7 @@ from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 
 EXACT_UP_TO = 50_000
 _EXACT_ON_GPU = 300_000
+_ENTRIES = 8  # of an adjacency that a point counts for, where it is asked whether there is little to do
 TRAINING = 24
 """Points of the sample for each cell."""
 
@@ -38,7 +40,8 @@ class Exact:
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
-        return _search(_centred(points), torch.arange(len(points), device=points.device), k)[1]
+        with sharing(_ENTRIES * len(points)):
+            return _search(_centred(points), torch.arange(len(points), device=points.device), k)[1]
 
 
 class PointSource(Protocol):
@@ -113,11 +116,12 @@ class Cells:
 
     def search(self, points: Tensor, k: int, *, seed: int) -> tuple[Tensor, Tensor]:
         """Squared distances and indices of the neighbours, (n, k) each, nearest first."""
-        points, size = _centred(points, torch.float64), self.points_a_cell(len(points), on_gpu=points.is_cuda)
-        if len(points) <= max(8 * size, 2 * k):
-            return _search(points, torch.arange(len(points), device=points.device), k)
-        index, probes, _ = self.index(HeldPoints(points), k, size=size, seed=seed)
-        return index.search(points, k, probes)
+        with sharing(_ENTRIES * len(points)):
+            points, size = _centred(points, torch.float64), self.points_a_cell(len(points), on_gpu=points.is_cuda)
+            if len(points) <= max(8 * size, 2 * k):
+                return _search(points, torch.arange(len(points), device=points.device), k)
+            index, probes, _ = self.index(HeldPoints(points), k, size=size, seed=seed)
+            return index.search(points, k, probes)
 
     def points_a_cell(self, n: int, *, on_gpu: bool = False) -> int:
         """Points of a cell, about, where there are n."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -36,6 +36,9 @@ from garnet.purify.suspicion import MOST_LEARNT, Seen, Suspicion, looks
 from garnet.purify.verdicts import Later
 from garnet.spectral import Chebyshev, choose_solver
 from garnet.spectral.spectrum import Solver, Spectrum, eigengap, spread_components
+
+_EDGES = 1 << 27
+"""Edges that are looked at together."""
 
 MOST_EDGES = 5_000_000
 """Edges that are compared to find what features weigh; of more, every so manyth is."""
@@ -78,6 +81,24 @@ class ScoredEdges(NamedTuple):
 
     edges: TileEdges
     measured: Measured
+
+    def some_at_a_time(self) -> Iterator[ScoredEdges]:
+        """The edges, so many at a time that there is memory for what is made of each."""
+        for edges, first in some_of(self.edges):
+            yield ScoredEdges(edges, Measured(*(part[first : first + len(edges.near)] for part in self.measured)))
+
+
+def some_of(edges: TileEdges) -> Iterator[tuple[TileEdges, int]]:
+    """Some edges at a time, and the number of the first."""
+    for first in range(0, max(len(edges.near), 1), _EDGES):
+        some = slice(first, first + _EDGES)
+        yield TileEdges(edges.ends[:, some], edges.near[some], edges.given[some]), first
+
+
+def put_together(pieces: Iterable[Measured]) -> Measured:
+    """What was found of some edges at a time, of all."""
+    one, *others = pieces
+    return Measured(*map(torch.cat, zip(one, *others, strict=True))) if others else one
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +224,7 @@ class GraphInMemory:
 
     def _looks(self, embedding: Embedding, edges: Tensor) -> Tensor:
         counts, points, rank = self.on_device.counts, embedding.points, embedding.spectrum.rank
-        shared = shared_neighbors(self.on_device, edges)
+        shared = shared_neighbors(self.on_device, edges, joined=True)
         mean = len(self.on_device.columns) / self.graph.num_nodes
         return looks(edges, (points, points), (counts, counts), shared, rank, mean)
 
@@ -211,33 +232,52 @@ class GraphInMemory:
         self, embedding: Embedding, base: Tensor, settings: Settings, critical: Critical, suspicion: Suspicion | None
     ) -> ScoredEdges:
         """See `Work`."""
-        given, points = self.given, embedding.points
-        edges = merged(base, given.edges, self.graph.num_nodes)
+        edges = merged(base, self.given.edges, self.graph.num_nodes)
         if settings.only_drop:
             edges = edges.of_input()
-        measured = measure(edges, points, points, settings, critical)
+        pieces = (self._measured(some, embedding, settings, critical, suspicion) for some, _ in some_of(edges))
+        measured = put_together(pieces)
+        if settings.weight in ("given", "trust"):
+            measured.weight[edges.given] = self.given.edge_weights
+        return ScoredEdges(edges, measured)
+
+    def _measured(
+        self,
+        edges: TileEdges,
+        embedding: Embedding,
+        settings: Settings,
+        critical: Critical,
+        suspicion: Suspicion | None,
+    ) -> Measured:
+        """What is found of some edges."""
+        measured = measure(edges, embedding.points, embedding.points, settings, critical)
+        ends = edges.ends[:, edges.given]
         if suspicion is not None:
-            told = -suspicion.log_odds(self._looks(embedding, given.edges))
+            told = -suspicion.log_odds(self._looks(embedding, ends))
             measured.support[edges.given] = told.to(measured.support).masked_fill(
                 measured.score[edges.given].isinf(), math.inf
             )
         elif settings.support is not None and settings.overlap:
-            measured.support[edges.given] += settings.overlap * shared_neighbors(given, given.edges)
-        if settings.weight in ("given", "trust"):
-            measured.weight[edges.given] = given.edge_weights
-        return ScoredEdges(edges, measured)
+            measured.support[edges.given] += settings.overlap * shared_neighbors(self.given, ends, joined=True)
+        return measured
 
     def at_nodes(self, scored: ScoredEdges, of: Counted, *, largest: bool = False) -> Tensor:
         """See `Work`."""
-        n, ends = self.graph.num_nodes, scored.edges.ends
-        found = of(*scored)
-        first, second = gathered(found, ends[0], n, largest=largest), gathered(found, ends[1], n, largest=largest)
-        return torch.maximum(first, second) if largest else first + second
+        n = self.graph.num_nodes
+        total: Tensor | None = None
+        for edges, measured in scored.some_at_a_time():
+            found = of(edges, measured)
+            first, second = (gathered(found, end, n, largest=largest) for end in edges.ends)
+            here = torch.maximum(first, second) if largest else first.add_(second)
+            total = here if total is None else torch.maximum(total, here) if largest else total.add_(here)
+        return total
 
     def revise(self, name: str, scored: ScoredEdges, of: Revised, nodes: Tensor) -> ScoredEdges:
         """See `Work`."""
         nodes = nodes.to(scored.measured.score.device, torch.float32)
-        return ScoredEdges(*of(*scored, nodes, nodes))
+        edges, measured = zip(*(of(*some, nodes, nodes) for some in scored.some_at_a_time()), strict=True)
+        near = torch.cat([some.near for some in edges])
+        return ScoredEdges(scored.edges._replace(near=near), put_together(measured))
 
     def quantile(self, scored: ScoredEdges, column: Literal["score", "support"], share: float) -> float:
         """See `Work`."""

@@ -46,9 +46,12 @@ def merged(base: Tensor, given: Tensor, width: int) -> TileEdges:
 
     Args:
         base: (2, b) edges, in any order, some perhaps twice.
-        given: (2, g) edges.
+        given: (2, g) edges, sorted, each once.
         width: number of nodes that the second end may be.
     """
+    if not base.shape[1]:
+        of_input = torch.ones(given.shape[1], dtype=torch.bool, device=given.device)
+        return TileEdges(given, ~of_input, of_input)
     # The last bit says that a pair is the input's: one sort brings together what is the same.
     keys = torch.cat([(base[0] * width + base[1]) << 1, ((given[0] * width + given[1]) << 1) | 1]).sort().values
     change = keys.new_ones(len(keys) + 1, dtype=torch.bool)

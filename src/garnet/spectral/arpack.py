@@ -14,6 +14,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from garnet.errors import ConvergenceError
 from garnet.linalg.dense import eigh
+from garnet.linalg.threads import sharing
 from garnet.parameters import NonNegative, require_parameters
 from garnet.spectral.convergence import check
 from garnet.spectral.spectrum import End, Spectrum
@@ -42,6 +43,11 @@ class Arpack:
 
     def __call__(self, matrix: sp.csr_array, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
         """See `Solver`."""
+        with sharing(matrix.nnz + matrix.shape[0]):
+            return self._pairs(matrix, rank, end, seed, device)
+
+    def _pairs(self, matrix: sp.csr_array, rank: int, end: End, seed: int, device: str) -> Spectrum:
+        """Of all components together."""
         pieces, piece_of = connected_components(matrix, directed=False)
         order = np.argsort(piece_of, kind="stable")
         sorted_matrix = matrix[order][:, order]

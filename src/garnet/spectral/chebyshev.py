@@ -13,6 +13,7 @@ from torch import Tensor
 
 from garnet.linalg.dense import eigh, eigvalsh
 from garnet.linalg.sparse import SparseRows
+from garnet.linalg.threads import sharing
 from garnet.parameters import Count, NonNegative, number, require_parameters
 from garnet.spectral.arpack import Arpack
 from garnet.spectral.block_space import Block, Space, lifting
@@ -36,8 +37,9 @@ _HOPELESS = 8.0
 _ROUGHLY = 0.25
 """What residuals of a coarser matrix may be, over the tolerance: where eigenvalues crowd, small ones say little."""
 
-_SMOOTHER = (0.1, 0.02, 0.004, 0.004)
-"""Filters after a coarser matrix: what lies more than this share of the largest eigenvalue below it is damped."""
+_SMOOTHER, _PASSES = 0.1, 3
+"""The first filter after a coarser matrix damps what lies more than this share of the largest eigenvalue below it; then
+what lies farther below than the wanted ones; and how many filters there are at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +79,10 @@ class Chebyshev:
         """See `Solver`; the matrix may also be on the device already."""
         if isinstance(matrix, sp.csr_array) and self.fills(matrix.shape[0], rank):
             return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)
-        operator = Operator(matrix, device, seed)
-        found = self.solve(operator, rank, end)
-        return Spectrum(found.values, operator.restore(found.vectors), found.residuals, found.products)
+        with sharing(matrix.nnz + matrix.shape[0] if isinstance(matrix, sp.csr_array) else None):
+            operator = Operator(matrix, device, seed)
+            found = self.solve(operator, rank, end)
+            return Spectrum(found.values, operator.restore(found.vectors), found.residuals, found.products)
 
     def fills(self, n: int, rank: int) -> bool:
         """Whether the basis would fill the space, so that a dense solver is the better choice."""
@@ -116,19 +119,21 @@ class Chebyshev:
             return None
         vectors = self._roughly(smaller, wanted)
         some = [refined(vectors[:, start : start + block]) for start in range(0, wanted, block)]
-        for share in _SMOOTHER:
+        share = _SMOOTHER
+        for _ in range(_PASSES):
             basis = self._projection(space, rank)
             for columns in some:
                 basis.extend(space.filtered(columns, lifting((1 - share) * top, top, self.growth, "algebraic")))
             values, rotation = basis.ritz("algebraic")
             worst = float(basis.pairs(values[:rank], rotation, slice(0, rank))[1].max()) / top
             if worst <= self.tol:
-                return basis, space.random(block)
+                break
             if worst > _HOPELESS * self.tol:
                 return None
             every = [slice(start, start + block) for start in range(0, wanted, block)]
             some = [basis.pairs(values, rotation, which)[0] for which in every]
-        return None
+            share = min(share, max(_BEYOND * (1 - float(values[rank - 1] / values[0])), 1e-4))
+        return basis, space.random(block)
 
     def _roughly(self, space: Space, rank: int) -> Block:
         """About the leading vectors of a small matrix whose eigenvalues crowd."""

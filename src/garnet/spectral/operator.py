@@ -13,8 +13,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from garnet.linalg.dense import inner, product
-from garnet.linalg.sparse import SparseRows, to_rows
-from garnet.linalg.triton_ops import Multiplier, usable
+from garnet.linalg.sparse import SparseRows, row_sums, to_rows
 from garnet.spectral.block_space import Polynomial, Space, by_products, moments_by_products
 from garnet.spectral.coarse import coarsened
 from garnet.spectral.ordering import clustered, permuted
@@ -49,8 +48,7 @@ class Operator:
         self._generator = torch.Generator(device).manual_seed(seed)
         self._order: Tensor | None = None
         if isinstance(matrix, SparseRows):
-            sums = torch.segment_reduce(matrix.values.double().abs(), "sum", offsets=matrix.starts.long(), initial=0)
-            self.scale = float(sums.max()) or 1.0
+            self.scale = float(row_sums(matrix).max()) or 1.0
             self._rows = replace(matrix, values=(matrix.values / self.scale).float())
         else:
             # In float64: float32 has neither room for 1e30 nor for 1e-30.
@@ -67,13 +65,12 @@ class Operator:
             self._rows = permuted(self._rows, self._order)
         self.longest = int(self._rows.starts.diff().max()) if self.n else 0
         self._sloped = self._rows, 1.0
-        self._multiplier = Multiplier(self._rows) if usable(self._rows.values) else None
 
     def product(self, block: Tensor, *, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
         """See `Space`."""
         self.products += block.shape[1]
-        if self._multiplier is not None:
-            return self._multiplier.product(block, slope, shift, minus)
+        if self._rows.multiplier is not None:
+            return self._rows.multiplier.product(block, slope, shift, minus)
         if self._sloped[1] != slope:
             self._sloped = replace(self._rows, values=self._rows.values * slope), slope
         image = self._sloped[0].product(block)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import SparseRows
-from garnet.linalg.triton_ops import Multiplier, usable
+from garnet.linalg.sparse import SparseRows, row_pieces
 
 _BITS, _STEPS = 15, 10
 
@@ -23,9 +22,8 @@ def clustered(matrix: SparseRows, generator: torch.Generator) -> Tensor:
     """
     n, device = matrix.width, matrix.values.device
     block = torch.randn(n, _BITS + 1, generator=generator, device=device)
-    multiplier = Multiplier(matrix) if usable(matrix.values) else None
     for _ in range(_STEPS):
-        block = matrix.product(block) if multiplier is None else multiplier.product(block, 1.0, 0.0, None)
+        block = matrix.product(block)
         block /= block.norm(dim=0).clamp_min(torch.finfo(torch.float32).tiny)
     # The leading vector is large where degrees are, and of one sign: it tells nothing, and would hide the others.
     root = matrix.starts.diff().sqrt()[:, None]
@@ -38,9 +36,12 @@ def permuted(matrix: SparseRows, order: Tensor) -> SparseRows:
     """The matrix with its rows and columns in another order; entries of a row stay as they are sorted."""
     counts = matrix.starts.diff()[order].long()
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    shift = matrix.starts[:-1][order].long() - starts[:-1]
-    places = torch.arange(len(matrix.columns), device=order.device) + shift.repeat_interleave(counts)
-    number = torch.empty_like(order)
-    number[order] = torch.arange(len(order), device=order.device)
-    columns = number.to(matrix.columns)[matrix.columns[places]]
-    return SparseRows(starts.to(matrix.starts), columns, matrix.values[places], matrix.width)
+    number = torch.empty(len(order), dtype=matrix.columns.dtype, device=order.device)
+    number[order] = torch.arange(len(order), device=order.device).to(number)
+    columns, values = torch.empty_like(matrix.columns), torch.empty_like(matrix.values)
+    for rows, entries in row_pieces(starts):
+        shift = matrix.starts[:-1][order[rows]].long() - starts[:-1][rows]
+        places = torch.arange(entries.start, entries.stop, device=order.device)
+        places += shift.repeat_interleave(counts[rows])
+        columns[entries], values[entries] = number[matrix.columns[places]], matrix.values[places]
+    return SparseRows(starts.to(matrix.starts), columns, values, matrix.width)

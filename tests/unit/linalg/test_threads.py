@@ -48,6 +48,25 @@ def test_other_threads_of_the_process_keep_theirs():
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_the_libraries_of_numpy_and_scipy_follow_and_have_theirs_back():
+    controlled = pytest.importorskip("threadpoolctl").ThreadpoolController().select(internal_api="openblas")
+    if not controlled.lib_controllers:
+        pytest.skip("NumPy and SciPy came without OpenBLAS")
+
+    def threads():
+        return {library["num_threads"] for library in controlled.info()}
+
+    with controlled.limit(limits=2):
+        with sharing(cora()):
+            assert threads() == {1}
+            other = threading.Thread(target=GARNET(rank=8, k=3).purify, args=(block_model(300, seed=0),))
+            other.start()
+            other.join()
+            assert threads() == {1}  # this call is not over
+        assert threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_who_sets_the_variable_keeps_it(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with sharing(cora()):
