@@ -3,6 +3,7 @@
 Each task runs in a process of its own: on the machine as it is (`idle`, which it should be), beside one niced process
 that never rests (`busy`), and with a quota of one processor (`quota`), which takes a control group and mostly root.
 Loads take turns, task by task. A task is timed some times and its median counts; what comes before it is not timed.
+The record is written after each task, and keeps what it has of others.
 
     python benchmarks/busy.py [--tasks "purify cora" "audit cora" ...] [--loads idle busy quota] [--rounds 5]
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from record import data_folder, real_graph, save
+from record import data_folder, real_graph, save, so_far
 
 GROUPS = Path("/sys/fs/cgroup")
 PERIOD = 100_000  # microseconds, of which a quota of one processor leaves as many in each
@@ -39,14 +40,16 @@ def main() -> None:
     if chosen.alone:
         print(json.dumps(seconds_of(TASKS[chosen.alone], chosen.rounds)))
         return
-    figures: dict[str, Any] = {"left": sorted(os.sched_getaffinity(0))}
+    known = so_far("busy.json")
+    figures: dict[str, Any] = json.loads(known.read_text())["figures"] if known.exists() else {}
+    figures["left"] = sorted(os.sched_getaffinity(0))
     for task in chosen.tasks:
         rounds = 2 if any(word in task for word in LONG) else chosen.rounds
         row: dict[str, Any] = {load: under(load, task, rounds) for load in chosen.loads}
         row |= {f"{load} / idle": row[load] / row["idle"] for load in row if load != "idle" and row[load]}
         figures[task] = row
         print(task, {name: round(value, 3) if value else value for name, value in row.items()}, flush=True)
-    save("busy", figures)
+        save("busy", figures)
 
 
 def under(load: str, task: str, rounds: int) -> float | None:
@@ -164,14 +167,15 @@ def defend(name: str) -> Callable[[], Callable[[], Any]]:
     return make
 
 
-def attack(name: str, attacker: str) -> Callable[[], Callable[[], Any]]:
-    """An attack of fifty edges."""
+def attack(name: str, attacker: str, *, targets: int = 0) -> Callable[[], Callable[[], Any]]:
+    """An attack of fifty edges, or of five at each of some targets."""
 
     def make() -> Callable[[], Any]:
         from garnet.registry import ATTACKS
 
         graph = real_or_arxiv(name)
-        return lambda: ATTACKS.get(attacker)()(graph, budget="50", seed=0)
+        aimed = {"budget": "5/target", "targets": graph.split.test[:targets]} if targets else {"budget": "50"}
+        return lambda: ATTACKS.get(attacker)()(graph, seed=0, **aimed)
 
     return make
 
@@ -205,7 +209,7 @@ TASKS: dict[str, Callable[[], Callable[[], Any]]] = {
     "defend cora": defend("cora"),
     "attack prbcd cora": attack("cora", "prbcd"),
     "attack metattack cora": attack("cora", "metattack"),
-    "attack nettack cora": attack("cora", "nettack"),
+    "attack nettack cora": attack("cora", "nettack", targets=40),
     "audit cora": audit("cora"),
     "audit pubmed": audit("pubmed"),
 }

@@ -14,7 +14,7 @@ from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
-from tools import judging, leave_it_on, searches
+from tools import judging, leave_it_on, scaling, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.measured import measured
@@ -279,21 +279,6 @@ def disk(*figures: Mapping[str, Any]) -> str:
     return table(heads, rows)
 
 
-@measured("cluster")
-def cluster(found: Mapping[str, Any]) -> str:
-    """One worker and more, and how many times faster the most were."""
-    rows: list[list[str]] = []
-    for run in found["runs"]:
-        count = int(run["workers"])
-        label = {1: "one worker", 2: "two workers"}.get(count, f"{count} workers")
-        held = max(run["peak_bytes_of_each_worker"]) / 1e6
-        seconds = [*run["stages"].values(), run["seconds"]]
-        rows.append([label, *(f"{one:.1f} s" for one in seconds), f"{held:.0f} MB"])
-    tile, *others = found["ratio_of_each_stage"].values()
-    rows.append(["ratio", f"{tile:.1f}", *(f"{one:.2f}" for one in (*others, found["ratio"])), ""])
-    return table(["", "tile", *_STAGES, "in all", "held by each worker"], rows)
-
-
 @measured("products")
 def products(found: Mapping[str, Any]) -> str:
     """A graph of the size of ogbn-products on one GPU."""
@@ -308,23 +293,6 @@ def products(found: Mapping[str, Any]) -> str:
         for label, run in (("by default", found["default"][-1]), ("ogbn-arxiv", found["arxiv"]))
     ]
     return table(["", *_STAGES, "in all"], rows)
-
-
-_FAMILIES = {"rmat": "R-MAT, with hubs", "line": "a line", "knn": "nearest neighbours of points in a cube"}
-
-
-@measured("products-families")
-def families(found: Mapping[str, Any]) -> str:
-    """Other graphs of that size on one GPU, each at rank 500 and by default."""
-    rows = []
-    for name, label in _FAMILIES.items():
-        one = found[name]
-        size = one["graph"].removeprefix("Graph(").rstrip(")")
-        for which, run in (("r = 500, k = 50", one["runs"][-1]), ("default", one["default"][-1])):
-            told = f"{one['recall of 10,000']:.3f}" if which != "default" else ""
-            rows.append([label, size, which, *_seconds(run, (*_STAGES, "seconds")), told, f"{run['residual']:.1e}"])
-            label = size = ""
-    return table(["graph", "", "", *_STAGES, "in all", "recall", "largest residual"], rows)
 
 
 _MULTILEVEL = {
@@ -537,9 +505,9 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     for one in (
         accuracy, arxiv, attack_speed, attacker_who_knows, attacks_that_know,
         audit_areas, audit_clean, audit_doubts, audit_precisions,
-        campaign, cluster,
+        campaign,
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
-        families, products, recipe, restarts, rounds, speed,
+        products, recipe, restarts, rounds, speed,
     )
-} | leave_it_on.BLOCKS | searches.BLOCKS | judging.BLOCKS  # fmt: skip
+} | leave_it_on.BLOCKS | searches.BLOCKS | judging.BLOCKS | scaling.BLOCKS  # fmt: skip
 """By the name that a page says."""

@@ -19,6 +19,7 @@ from garnet.backbones.base import BUFFER
 from garnet.errors import GraphError
 from garnet.graph.graph import Edges, Graph
 from garnet.parameters import Count, Device, Natural, Positive
+from garnet.training.adam import Adam
 from garnet.training.supervision import require_trainable
 
 MOST_NODES = 5_000
@@ -112,7 +113,7 @@ class Learner:
         # Copies, because the victim's own must not change.
         self._parameters = {name: value.detach().clone() for name, value in model.parameters.items()}
         learnt = [value.requires_grad_() for name, value in self._parameters.items() if not name.startswith(BUFFER)]
-        self._optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=5e-4)
+        self._optimizer = Adam(learnt, rate, 5e-4)
         self._nodes = torch.from_numpy(split.train).to(model.device)
         self._labels = torch.from_numpy(labels[split.train]).to(model.device)
 
@@ -124,7 +125,7 @@ class Learner:
     def step(self, edges: Tensor, weights: Tensor) -> None:
         """One step of the training loss."""
         logits = replace(self._model, parameters=self._parameters).logits(edges, weights)
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.forget()
         torch.autograd.backward(cross_entropy(logits[self._nodes], self._labels))
         self._optimizer.step()
 

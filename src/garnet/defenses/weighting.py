@@ -18,6 +18,7 @@ from garnet.graph.graph import Graph
 from garnet.purify.relaxed import located
 from garnet.purify.relaxed_garnet import RelaxedGarnet
 from garnet.purify.result import Ledger, Purification
+from garnet.training.adam import Adam
 
 _NEXT_TO_NOTHING = 1e-9
 _STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
@@ -36,9 +37,9 @@ def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float, counts: 
     if counts is not None and len(counts):
         counts = counts * counts.sum() / counts.square().sum()  # which add up to Kish's effective sample size
     weights = torch.zeros(len(given), requires_grad=True)
-    optimizer = torch.optim.Adam([weights], lr=_RATE)
+    optimizer = Adam([weights], _RATE)
     for _ in range(_STEPS if given.numel() else 0):
-        optimizer.zero_grad()
+        optimizer.forget()
         likelihoods = torch.logsumexp(given + say_at_nodes(weights[None], against)[0], dim=0)
         likelihood = likelihoods.sum() if counts is None else (likelihoods * counts).sum()
         loss = -(likelihood + shrinkage * weights.log_softmax(dim=0).mean())

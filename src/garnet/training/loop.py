@@ -27,6 +27,7 @@ from garnet.parameters import (
     require_seeds,
 )  # fmt: skip
 from garnet.progress import Clock, Progress, Step
+from garnet.training.adam import Adam
 from garnet.training.checkpoint import BestCheckpoint
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import ClassWeights, Supervision, require_trainable
@@ -252,12 +253,12 @@ class Course(Generic[Inputs]):
         models = [initial_parameters(backbone, self.graph, supervision.classes, one) for one in generators]
         parameters = {name: torch.stack([model[name] for model in models]) for name in models[0]}
         learnt = [value.requires_grad_() for name, value in parameters.items() if not name.startswith(BUFFER)]
-        optimizer = torch.optim.Adam(learnt, lr=rate, weight_decay=training.weight_decay)
+        optimizer = Adam(learnt, rate, training.weight_decay)
         noise, best = Noise(generators), BestCheckpoint(len(seeds), training.patience, self.device)
         for epoch, rounds in zip(range(training.epochs), epochs(parameters, supervision, seeds), strict=False):
             for steps, checked_on in rounds:
                 for inputs, taught in steps:
-                    optimizer.zero_grad(set_to_none=True)
+                    optimizer.forget()
                     torch.autograd.backward(_losses(backbone, parameters, inputs, noise, taught).sum())
                     optimizer.step()
                 if checked_on is not None and epoch >= training.warmup:
