@@ -167,7 +167,7 @@ _TASKS = {
     "purify arxiv": "purify ogbn-arxiv",
     "train gcn cora": "train a GCN on Cora",
     "train gprgnn pubmed": "train a GPRGNN on Pubmed",
-    "defend cora": "the default defense on Cora",
+    "defend cora": "the default defence on Cora",
     "attack prbcd cora": "PR-BCD on Cora",
     "attack metattack cora": "Metattack on Cora",
     "attack nettack cora": "Nettack on Cora",

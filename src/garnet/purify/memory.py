@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -264,13 +264,13 @@ class GraphInMemory:
     def at_nodes(self, scored: ScoredEdges, of: Counted, *, largest: bool = False) -> Tensor:
         """See `Work`."""
         n = self.graph.num_nodes
-        total: Tensor | None = None
-        for edges, measured in scored.some_at_a_time():
-            found = of(edges, measured)
-            first, second = (gathered(found, end, n, largest=largest) for end in edges.ends)
-            here = torch.maximum(first, second) if largest else first.add_(second)
-            total = here if total is None else torch.maximum(total, here) if largest else total.add_(here)
-        return total
+
+        def sums() -> Iterator[Tensor]:
+            for edges, measured in scored.some_at_a_time():
+                found = of(edges, measured)
+                yield from (gathered(found, end, n, largest=largest) for end in edges.ends)
+
+        return reduce(torch.maximum if largest else torch.add, sums())
 
     def revise(self, name: str, scored: ScoredEdges, of: Revised, nodes: Tensor) -> ScoredEdges:
         """See `Work`."""
