@@ -285,7 +285,7 @@ def products(found: Mapping[str, Any]) -> str:
     runs = ("first run, which compiles the kernels", "second run", "third run", "fourth run")
     best = min(found["runs"], key=lambda run: float(run["seconds"]))
     rows = []
-    for label, run in zip(runs, found["runs"], strict=True):
+    for label, run in zip(runs, found["runs"], strict=False):
         *stages, whole = _seconds(run, (*_STAGES, "seconds"))
         rows.append([label, *stages, f"**{whole}**" if run is best else whole])
     rows += [
