@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 # How a word begins that is spelt the American way. Titles, and what stands in backticks, are left as they are.
 AMERICAN = (
-    "neighbor", "defense", "color", "center", "behavior", "favor", "honor", "labeled", "labeling", "modeled", "modeling", "canceled",
-    "analyz", "optimiz", "normaliz", "standardiz", "regulariz", "randomiz", "organiz", "recogniz", "minimiz", "maximiz",
-    "initializ", "visualiz", "generaliz", "symmetriz", "orthonormaliz", "orthogonaliz", "summariz", "serializ", "catalog", "artifact",
-    "judgment", "traveled", "fulfill", "skeptic",
+    "neighbor", "defense", "color", "center", "behavior", "favor", "honor", "labeled", "labeling", "modeled",
+    "modeling", "canceled", "analyz", "optimiz", "normaliz", "standardiz", "regulariz", "randomiz", "organiz",
+    "recogniz", "minimiz", "maximiz", "initializ", "visualiz", "generaliz", "symmetriz", "orthonormaliz",
+    "orthogonaliz", "summariz", "serializ", "catalog", "artifact", "judgment", "traveled", "fulfill", "skeptic",
 )  # fmt: skip
 BRITISH_TOO = ("catalogue",)
 
@@ -24,7 +24,8 @@ MODULES = sorted((ROOT / "src").rglob("*.py"))
 QUOTED = re.compile(r"```.*?```|`[^`]*`|<!--.*?-->|\]\([^)]*\)|https?://\S+|\*[A-Z][^*\n]+\*|\"[^\"\n]*\"", re.DOTALL)
 AN_AMERICAN_WORD = re.compile(rf"\b(?:un|re|mis)?(?:{'|'.join(AMERICAN)})\w*", re.IGNORECASE)
 A_NAME = re.compile(
-    r"\w*[a-z][A-Z]\w*|\w*_\w*|\w+=\S*|\S+/\S+|\b[a-z]+(?:-[a-z]+)+|^\s*\w+: |^\| [a-z]+ \||^\s*(?:>>>|\.\.\.).*", re.MULTILINE
+    r"\w*[a-z][A-Z]\w*|\w*_\w*|\w+=\S*|\S+/\S+|\b[a-z]+(?:-[a-z]+)+|^\s*\w+: |^\| [a-z]+ \||^\s*(?:>>>|\.\.\.).*",
+    re.MULTILINE,
 )
 
 
