@@ -38,7 +38,7 @@ def tiled_spectrum(
         store: where matrices live.
         settings: rank, which end of the spectrum leads, degree regularisation and seed.
         solver: the block solver.
-        columns: that a task may take through a filter while its process holds the adjacency; 0 if it may not.
+        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
     """
     rank = settings.rank
     spread = torch.zeros(graph.num_nodes, dtype=torch.bool)

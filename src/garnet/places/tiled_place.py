@@ -259,8 +259,12 @@ class Task:
             graph, new = TiledGraph.open(planted), planted_in(planted)
         cut = replace(cut, memory=memory)
         store = RowStore(folder, graph.bounds, run, clock.tell, threads=threads)
-        columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph))
-        if run is run_locally:
+        if run is not run_locally:
+            gang = min(threads, graph.parts)
+            matrix = held_bytes(graph, min(1.0, cut.at_once / gang))
+            columns = cut.columns(graph.num_nodes, graph.parts, matrix, gang=gang)
+        else:
+            columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph))
             spare = cut.spare(graph.num_nodes, graph.parts)
             beside = held_bytes(graph) + columns_bytes(graph.num_nodes, columns)
             # Blocks that lie in files cost more than tiles that do.

@@ -64,7 +64,7 @@ class GraphOnDisk:
         clock: of the stages.
         place: an `OnDisk` or an `OnCluster`.
         cut: how the graph is cut, and what a process may hold.
-        columns: that a task may take through a filter while it holds the adjacency; 0 if it may not.
+        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
         as_table: write a table of edges instead of tiles.
         deliver: puts the result where it belongs.
     """
