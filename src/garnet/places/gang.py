@@ -2,8 +2,8 @@
 
 A step of the recurrence needs all rows of the step before. So the members of a gang meet in a folder: each writes its
 rows of a step into the table of that step, and then a file of its own. When there is such a file of every part, the
-table is complete, and the next step begins. Nobody but the folder is asked, so that a step costs no round of tasks.
-Tables are mapped, not read: all workers of a machine have the same pages in memory.
+table is complete, and the next step begins. Tables are mapped, not read: all workers of a machine have the same pages
+in memory.
 
 Whatever happens to a member, its parts go on from its files of the last two steps. A member that waits in vain gives
 its thread back, for the others may need it, and is sent again with those that are not done either. So a gang of any
@@ -12,12 +12,12 @@ size gets to the end, even if its members take turns.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,13 +28,13 @@ from garnet.io.removal import remove
 from garnet.linalg.fixed_point import fixed, number
 from garnet.places.cluster import ClusterRun
 from garnet.places.held_matrix import held, release
+from garnet.places.meeting import Apart, Meeting
 from garnet.places.row_files import RowFile, read, write, write_array
 from garnet.places.row_store import RowMatrix, RowStore, grains, temporary
 from garnet.places.tiles import TiledGraph
 from garnet.spectral.block_space import Polynomial, columnwise
 
-_FIRST_LOOK, _LAST_LOOK = 2e-4, 4e-3  # seconds between two looks into the folder, which grow from look to look
-_PATIENCE, _STEPS = 2.0, 4  # seconds that are waited for the others, or so many times the longest step of one's own
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,21 +86,15 @@ class Gang:
         """What part i adds to the moments of a step."""
         return self.folder / f"sums-{step}-{i}"
 
-    def parts_at(self, step: int) -> int:
-        """How many parts have a state of a step."""
-        # A listing: what other machines have written since is not looked for under a name that was not there before.
-        return sum(path.name.startswith(f"{step}-") for path in self.folder.iterdir())
-
     def steps(self, i: int) -> list[int]:
         """The steps of which part i has a state."""
         found = (path.name.split("-") for path in self.folder.iterdir())
         return [int(name[0]) for name in found if name[0].isdigit() and name[1] == str(i)]
 
-    def make(self) -> None:
-        """Make the folder, with empty tables: no member makes one, so that none that is late brings one back."""
+    def make_tables(self) -> None:
+        """Make empty tables: no member makes one, so that none that is late brings one back."""
         rows, width = self.shape
         with writing(self.folder):
-            self.folder.mkdir()
             for step in range(self.polynomial.degree):
                 with self.table(step).open("wb") as stream:
                     stream.truncate(4 * rows * width)
@@ -127,7 +121,7 @@ class ByRows:
         for columns in self._groups(block.width):
             target = self._parts.new(columns.stop - columns.start)
             with self._gang(block, polynomial, scale, columns, target) as gang:
-                self._played(gang)
+                self._played(take_part, gang)
             found.append(target)
         return found[0] if len(found) == 1 else self._parts.map(_beside, *found)
 
@@ -136,8 +130,13 @@ class ByRows:
         found = []
         for columns in self._groups(block.width):
             with self._gang(block, polynomial, scale, columns) as gang:
-                found.append(number(torch.stack(self._played(gang)).sum(dim=0)))
+                found.append(number(torch.stack(self._played(take_part, gang)).sum(dim=0)))
         return torch.cat(found, dim=1)
+
+    def together(self, work: Callable[[Any, Sequence[int]], list[T] | None], *told: Any) -> T:
+        """What a function gives that all members call with a folder, with what they are told, and with their parts."""
+        with self._folder() as folder:
+            return self._played(work, (folder, *told))[0]
 
     def _groups(self, width: int) -> list[slice]:
         """As many columns in each, and none more than may be."""
@@ -148,29 +147,38 @@ class ByRows:
     def _gang(
         self, block: RowMatrix, polynomial: Polynomial, scale: float, columns: slice, target: RowMatrix | None = None
     ) -> Iterator[Gang]:
-        gang = Gang(
-            folder=self._parts.folder / temporary(),
-            graph=self._graph,
-            roots=self._roots.files,
-            scale=scale,
-            polynomial=polynomial,
-            files=block.files,
-            width=block.width,
-            columns=columns,
-            grain=self._parts.grain,
-            targets=None if target is None else target.files,
-        )
-        try:
-            gang.make()
+        with self._folder() as folder:
+            gang = Gang(
+                folder=folder,
+                graph=self._graph,
+                roots=self._roots.files,
+                scale=scale,
+                polynomial=polynomial,
+                files=block.files,
+                width=block.width,
+                columns=columns,
+                grain=self._parts.grain,
+                targets=None if target is None else target.files,
+            )
+            gang.make_tables()
             yield gang
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """Where a gang meets."""
+        folder = self._parts.folder / temporary()
+        with writing(folder):
+            folder.mkdir()
+        try:
+            yield folder
         finally:
             with suppress(OSError):  # a worker that was given up may still write to it; it goes with the run
-                remove(gang.folder)
+                remove(folder)
 
-    def _played(self, gang: Gang) -> list[Tensor]:
+    def _played(self, work: Callable[[Any, Sequence[int]], list[T] | None], told: Any) -> list[T]:
         """What the parts of a gang find; those that are not done are dealt anew to whichever workers are there."""
-        found: dict[int, Tensor] = {}
-        while left := [i for i in range(gang.graph.parts) if i not in found]:
+        found: dict[int, T] = {}
+        while left := [i for i in range(self._graph.parts) if i not in found]:
             seats = self._run.seats()
             if seats != self._seats:
                 self._run.everywhere(release)
@@ -178,28 +186,26 @@ class ByRows:
             seats = seats[: len(left)]
             bounds = [len(left) * k // len(seats) for k in range(len(seats) + 1)]
             hands = [left[first:last] for first, last in pairwise(bounds)]
-            answers = self._run(take_part, [(gang, hand) for hand in hands], where=seats)
+            answers = self._run(work, [(told, hand) for hand in hands], where=seats)
             for hand, answer in zip(hands, answers, strict=True):
                 found |= zip(hand, answer or (), strict=False)
-        return [found[i] for i in range(gang.graph.parts)]
+        return [found[i] for i in range(self._graph.parts)]
 
 
 def take_part(gang: Gang, hand: Sequence[int]) -> list[Tensor] | None:
     """Take some parts to the end: their terms of the moments, if these are wanted. None if others do not follow."""
-    began, longest = time.monotonic(), 0.0
+    meeting = Meeting(gang.folder, gang.graph.parts)
     try:
         members = [_Member(gang, i) for i in hand]
         for step in range(min(member.step for member in members) + 1, gang.polynomial.degree + 1):
-            longest = max(longest, time.monotonic() - began)
-            if step and not _met(gang, step - 1, max(_PATIENCE, _STEPS * longest)):
-                return None
-            began = time.monotonic()
+            if step:
+                meeting.wait(step - 1)
             table = gang.mapped(step - 1) if step else None
             for member in members:
                 if member.step < step:
                     member.advance(table)
         return [member.found() for member in members]
-    except FileNotFoundError:  # these parts were given to another worker, and are further on
+    except (Apart, FileNotFoundError):  # where a file is gone, another worker was given these parts, and is further on
         return None
 
 
@@ -263,20 +269,6 @@ class _Member:
 
     def _state(self, step: int) -> Tensor:
         return torch.from_numpy(np.fromfile(self._gang.state(step, self._i), np.float32)).view(-1, self._gang.shape[1])
-
-
-def _met(gang: Gang, step: int, patience: float) -> bool:
-    """Wait until all parts have taken a step; whether they did."""
-    seen, since, pause = 0, time.monotonic(), _FIRST_LOOK
-    while (there := gang.parts_at(step)) < gang.graph.parts:
-        now = time.monotonic()
-        if there > seen:
-            seen, since = there, now
-        elif now - since > patience:
-            return False
-        time.sleep(pause)
-        pause = min(1.5 * pause, _LAST_LOOK)
-    return True
 
 
 def _beside(*blocks: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from itertools import repeat
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +17,7 @@ from garnet.places.cluster import ClusterRun
 from garnet.places.gang import ByRows
 from garnet.places.held_columns import HeldOperator, squares, unit_factors
 from garnet.places.held_matrix import held
+from garnet.places.meeting import Apart, SharedStore
 from garnet.places.row_files import RowFile, read, write
 from garnet.places.row_store import RowMatrix, RowStore, columns_of, grains, whole
 from garnet.places.tiled_basis import TiledBasis, times
@@ -41,7 +44,6 @@ class TiledSpace:
         seed: of `random`.
         columns: that may be held beside the adjacency; 0 if that is too much.
         scale: what the matrix is to be divided by, if that is known.
-        by_rows: has workers multiply, whoever does all else; None where they do both, or neither.
 
     Attributes:
         n: number of rows.
@@ -59,15 +61,14 @@ class TiledSpace:
         *,
         columns: int = 0,
         scale: float | None = None,
-        by_rows: ByRows | None = None,
     ) -> None:
         self.n = graph.num_nodes
         self.scale, self.products = scale or 1.0, 0
         self.longest = max(int(graph.counts(i).max(initial=0)) for i in range(graph.parts))
         self._graph, self._parts, self._roots, self._columns = graph, parts, roots, columns
+        self._by_rows: ByRows | None = None
         if columns and isinstance(parts.run, ClusterRun):
-            by_rows = ByRows(parts.run, graph, parts, roots, columns)
-        self._by_rows = by_rows
+            self._by_rows = ByRows(parts.run, graph, parts, roots, columns)
         self._seeds = (seed * 1_000_003 + number for number in itertools.count())
         if scale is None:
             sums = self.product(self.constant(1.0))
@@ -92,7 +93,7 @@ class TiledSpace:
         self._parts.each(
             _product,
             [(self._graph, i, block.files, self._roots.files, block.width) for i in range(self._parts.count)],
-            itertools.repeat(factors),
+            repeat(factors),
             before,
             target.files,
         )
@@ -122,14 +123,13 @@ class TiledSpace:
         return torch.cat([operator.moments(group, polynomial) for group in groups], dim=1)
 
     def alone(self, work: Callable[[Space], T]) -> T:
-        """See `Space`; of a column, workers make products only: all else is less than to send it to them."""
+        """See `Space`; workers do all of it together, each with its rows."""
         if self._by_rows is None:
             return work(self)
-        here = RowStore(self._parts.folder, self._parts.bounds)
-        space = TiledSpace(self._graph, here, self._roots, 0, columns=1, scale=self.scale, by_rows=self._by_rows)
-        found = work(space)
-        self._count(space.products)
-        return found
+        told = work, self._graph, self._roots.files, self.scale
+        found: tuple[T, int] = self._by_rows.together(_alone, *told)
+        self._count(found[1])
+        return found[0]
 
     def random(self, columns: int) -> RowMatrix:
         """See `Space`."""
@@ -138,7 +138,7 @@ class TiledSpace:
         parts.each(
             _random,
             itertools.pairwise(parts.bounds),
-            *map(itertools.repeat, (columns, seed, parts.grain)),
+            *map(repeat, (columns, seed, parts.grain)),
             target.files,
         )
         return target
@@ -150,7 +150,7 @@ class TiledSpace:
     def times(self, block: RowMatrix, factor: Tensor) -> RowMatrix:
         """See `Space`."""
         target, parts = self._parts.new(factor.shape[1]), self._parts
-        repeated = map(itertools.repeat, (block.width, factor.float(), parts.grain))
+        repeated = map(repeat, (block.width, factor.float(), parts.grain))
         parts.each(times, block.files, *repeated, target.files)
         return target
 
@@ -203,6 +203,33 @@ class TiledSpace:
         return HeldOperator(held(self._graph), whole(self._roots), self.scale)
 
 
+class SharedSpace(TiledSpace):
+    """The rows of a space that a member of a gang has.
+
+    Args:
+        graph: with the adjacency A.
+        parts: that it has.
+        roots: diagonal of S.
+        scale: what S A S is divided by.
+    """
+
+    def __init__(self, graph: TiledGraph, parts: SharedStore, roots: RowMatrix, scale: float) -> None:
+        super().__init__(graph, parts, roots, 0, scale=scale)
+        self._shared = parts
+
+    def product(
+        self, block: RowMatrix, *, slope: float = 1.0, shift: float = 0.0, minus: RowMatrix | None = None
+    ) -> RowMatrix:
+        """See `Space`."""
+        self._count(block.width)
+        store, numbers, target = self._shared, range(self._graph.parts), self._parts.new(block.width)
+        table = torch.cat(store.told(store.each(_times_roots, block.files, self._roots.files, repeat(block.width))))
+        before = repeat(None) if minus is None else minus.files
+        told = repeat(self._graph), numbers, repeat(table), repeat((slope / self.scale, shift))
+        store.each(_image, *told, block.files, self._roots.files, before, target.files)
+        return target
+
+
 def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor, onto: Tensor | None = None) -> Tensor:
     """The tile (i, j) of the adjacency times the rows of part j, added to what tiles before it gave.
 
@@ -242,6 +269,39 @@ def _product(
     if shift:
         image.sub_(read(files[i], width), alpha=shift)
     write(target, image)
+
+
+def _times_roots(file: RowFile, roots: RowFile, width: int) -> Tensor:
+    return read(file, width) * read(roots, 1)
+
+
+def _image(
+    graph: TiledGraph,
+    i: int,
+    table: Tensor,
+    factors: tuple[float, float],
+    file: RowFile,
+    roots: RowFile,
+    minus: RowFile | None,
+    target: RowFile,
+) -> None:
+    slope, shift = factors
+    block, before = read(file, table.shape[1]), None if minus is None else read(minus, table.shape[1]).clone()
+    write(target, held(graph, i).image(table, slope * read(roots, 1), block, shift=shift, minus=before))
+
+
+def _alone(
+    told: tuple[Path, Callable[[Space], T], TiledGraph, Sequence[RowFile], float], hand: Sequence[int]
+) -> list[tuple[T, int]] | None:
+    """What a function makes of a space of which every member of a gang has its rows; None if others do not follow."""
+    folder, work, graph, roots, scale = told
+    store = SharedStore(folder, graph.bounds, hand)
+    space = SharedSpace(graph, store, RowMatrix(roots, graph.bounds, 1, keep=True), scale)
+    try:
+        found = work(space)
+    except Apart:
+        return None
+    return [(found, space.products)] * len(hand)
 
 
 def _random(rows: tuple[int, int], columns: int, seed: int, grain: int, target: RowFile) -> None:
