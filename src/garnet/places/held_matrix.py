@@ -111,16 +111,27 @@ _held: dict[tuple[str, int], dict[int | None, HeldMatrix]] = {}
 """What this process was asked for of the last graph: tasks come one after the other, and all want the same."""
 
 
-def held(graph: TiledGraph, part: int | None = None) -> HeldMatrix:
-    """The rows of a part, or all, kept until those of another graph are asked for, or until they are released."""
+def held(graph: TiledGraph, part: int | None = None, *, most: int | None = None) -> HeldMatrix:
+    """The rows of a part, or all, kept until those of another graph are asked for, or until they are released.
+
+    Args:
+        graph: with the adjacency.
+        part: whose rows they are; None for all.
+        most: parts that are kept, the last that were asked for; None for all of them.
+    """
     key = str(graph.folder), zlib.crc32(repr(sorted(graph.checks.items())).encode())
     with _lock:
         if key not in _held:
             _held.clear()  # before others are made: there is room for one graph
-            _held[key] = {}
-        if part not in _held[key]:
-            _held[key][part] = HeldMatrix.of(graph, part)
-        return _held[key][part]
+        found = _held.setdefault(key, {}).pop(part, None)
+    # Tasks that this process does at the same time wait for one another only where they want the whole.
+    found = found or HeldMatrix.of(graph, part)
+    with _lock:
+        kept = _held.setdefault(key, {})
+        kept[part] = found
+        while most is not None and len(kept) > most:
+            del kept[next(iter(kept))]
+    return found
 
 
 def release() -> None:
