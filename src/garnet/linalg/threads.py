@@ -47,20 +47,21 @@ _call = _Call()
 
 
 @contextmanager
-def sharing(graph: Graph | None = None) -> Iterator[None]:
+def sharing(graph: Graph | None = None, *, alone: bool = False) -> Iterator[None]:
     """Work with as many threads as there are processors left.
 
     Within another such call nothing changes, nor where the user has set OMP_NUM_THREADS.
 
     Args:
         graph: what is worked on; None where it is large, or not known yet.
+        alone: work with one thread in any case, since other processes do what there is to do.
     """
     openmp = _openmp()
     if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:
         yield
         return
     most = torch.get_num_threads()  # also has torch set up this thread now, or it would do so below
-    small = graph is not None and graph.num_nodes + graph.adjacency.nnz <= SMALL
+    small = alone or (graph is not None and graph.num_nodes + graph.adjacency.nnz <= SMALL)
     _call.most, _call.load = most, None if small or most == 1 else Load()
     before = _mkl(1 if small else most)
     try:

@@ -27,6 +27,7 @@ from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.linalg.fixed_point import fixed, number
 from garnet.places.cluster import ClusterRun
+from garnet.places.held_columns import squares, unit_factors
 from garnet.places.held_matrix import held, release
 from garnet.places.meeting import Apart, Meeting
 from garnet.places.row_files import RowFile, read, write, write_array
@@ -52,6 +53,7 @@ class Gang:
         columns: of it that are taken.
         grain: rows that are summed at a time.
         targets: where the results go; None where moments are wanted.
+        unit: whether these are to have columns of a length of about one.
     """
 
     folder: Path
@@ -64,6 +66,7 @@ class Gang:
     columns: slice
     grain: int
     targets: tuple[RowFile, ...] | None
+    unit: bool
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,17 +82,23 @@ class Gang:
         return torch.from_numpy(np.memmap(self.table(step), np.float32, "c", shape=self.shape))
 
     def state(self, step: int, i: int) -> Path:
-        """The rows of part i after a step; once they are there, so are those in the table."""
+        """The rows of part i after a step, and their squares after the last; those in the table are there, too."""
         return self.folder / f"{step}-{i}"
 
     def sums(self, step: int, i: int) -> Path:
         """What part i adds to the moments of a step."""
         return self.folder / f"sums-{step}-{i}"
 
-    def steps(self, i: int) -> list[int]:
-        """The steps of which part i has a state."""
-        found = (path.name.split("-") for path in self.folder.iterdir())
-        return [int(name[0]) for name in found if name[0].isdigit() and name[1] == str(i)]
+    def latest(self, i: int) -> int:
+        """The last step of which the rows of part i are there; -1 if there is none."""
+        names = (path.name.split("-") for path in self.folder.iterdir())
+        steps = (int(name[0]) for name in names if name[0].isdigit() and name[1] == str(i))
+        return max((step for step in steps if step < self.polynomial.degree), default=-1)
+
+    def unit_factors(self) -> Tensor:
+        """What makes columns of about unit length, once there are the squares of all parts."""
+        files = (self.state(self.polynomial.degree, i) for i in range(self.graph.parts))
+        return unit_factors(number(torch.from_numpy(sum(map(np.fromfile, files), np.zeros(()))).view(2, -1)))
 
     def make_tables(self) -> None:
         """Make empty tables: no member makes one, so that none that is late brings one back."""
@@ -115,15 +124,17 @@ class ByRows:
         self._run, self._graph, self._parts, self._roots, self._most = run, graph, parts, roots, most
         self._seats: list[str] = []
 
-    def times(self, block: RowMatrix, polynomial: Polynomial, scale: float) -> RowMatrix:
-        """The polynomial times a block."""
+    def times(self, block: RowMatrix, polynomial: Polynomial, scale: float, *, unit: bool = False) -> RowMatrix:
+        """The polynomial times a block; in columns of a length of about one, if that is wanted."""
         found = []
         for columns in self._groups(block.width):
             target = self._parts.new(columns.stop - columns.start)
-            with self._gang(block, polynomial, scale, columns, target) as gang:
+            with self._gang(block, polynomial, scale, columns, target, unit=unit) as gang:
                 self._played(take_part, gang)
             found.append(target)
-        return found[0] if len(found) == 1 else self._parts.map(_beside, *found)
+        whole = found[0] if len(found) == 1 else self._parts.map(_beside, *found)
+        whole.unit = unit
+        return whole
 
     def moments(self, block: RowMatrix, polynomial: Polynomial, scale: float) -> Tensor:
         """See `garnet.spectral.block_space.moments_by_products`."""
@@ -145,7 +156,14 @@ class ByRows:
 
     @contextmanager
     def _gang(
-        self, block: RowMatrix, polynomial: Polynomial, scale: float, columns: slice, target: RowMatrix | None = None
+        self,
+        block: RowMatrix,
+        polynomial: Polynomial,
+        scale: float,
+        columns: slice,
+        target: RowMatrix | None = None,
+        *,
+        unit: bool = False,
     ) -> Iterator[Gang]:
         with self._folder() as folder:
             gang = Gang(
@@ -159,6 +177,7 @@ class ByRows:
                 columns=columns,
                 grain=self._parts.grain,
                 targets=None if target is None else target.files,
+                unit=unit,
             )
             gang.make_tables()
             yield gang
@@ -204,6 +223,11 @@ def take_part(gang: Gang, hand: Sequence[int]) -> list[Tensor] | None:
             for member in members:
                 if member.step < step:
                     member.advance(table)
+        if gang.unit:
+            meeting.wait(gang.polynomial.degree)
+            factors = gang.unit_factors()
+            for member in members:
+                member.put(factors)
         return [member.found() for member in members]
     except (Apart, FileNotFoundError):  # where a file is gone, another worker was given these parts, and is further on
         return None
@@ -215,7 +239,7 @@ class _Member:
     def __init__(self, gang: Gang, i: int) -> None:
         self._gang, self._i = gang, i
         self._matrix, self._roots = held(gang.graph, i), read(gang.roots[i], 1)
-        self.step = max(gang.steps(i), default=-1)
+        self.step = gang.latest(i)
         self._now = self._state(self.step) if self.step >= 0 else torch.empty(0)
         self._before = self._state(self.step - 1) if self.step > 0 else None
 
@@ -228,8 +252,16 @@ class _Member:
             self._sum(before)
         if self.step < gang.polynomial.degree:
             self._leave()
-        elif gang.targets is not None:
-            write(gang.targets[i], now)
+        elif gang.unit:
+            pieces = grains(len(now), gang.grain)
+            write_array(gang.state(self.step, i), fixed([squares(now[some]) for some in pieces]).numpy())
+        else:
+            self.put()
+
+    def put(self, factors: Tensor | None = None) -> None:
+        """Write the rows of the last step, times the factors of the columns, where the result goes."""
+        if self._gang.targets is not None:
+            write(self._gang.targets[self._i], self._now if factors is None else self._now * factors)
 
     def found(self) -> Tensor:
         """The terms of the moments; nothing if these are not wanted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import zlib
 from collections.abc import Iterator
@@ -99,11 +98,11 @@ def _places(tile: Tile, begins: NDArray[np.int64]) -> Iterator[tuple[slice, slic
         first = last
 
 
-def held_bytes(graph: TiledGraph, share: float = 1.0) -> int:
-    """What a process needs to hold the adjacency, or a share of its rows, and to put it together."""
-    entries = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes
+def held_bytes(graph: TiledGraph) -> int:
+    """What a process needs to hold the adjacency, and to put it together."""
+    entries = 2 * graph.num_edges
     largest = max((size for name, size in graph.sizes.items() if name.startswith("tile-")), default=0)
-    return math.ceil(share * entries) + largest + 40 * _AT_ONCE
+    return (8 if graph.weighted else 4) * entries + 16 * graph.num_nodes + largest + 40 * _AT_ONCE
 
 
 _lock = threading.Lock()

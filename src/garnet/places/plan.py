@@ -115,23 +115,24 @@ class Cut:
         """Bytes that can be held where all edges are left alone, and tasks work on rows of points only."""
         return max(0, int(_HELD * (self._room - self._rows(nodes) / parts)))
 
-    def columns(self, nodes: int, parts: int, matrix: int, *, gang: int = 0) -> int:
-        """Columns that a task may take through a filter, while its process holds the rows of the adjacency for that.
+    def columns(self, nodes: int, parts: int, matrix: int, *, threads: int = 0) -> int:
+        """Columns that a task may take through a filter, while its process holds the adjacency, or its share of that.
 
         Args:
             nodes: of the graph.
             parts: that they are cut into.
-            matrix: bytes of what the process holds of the adjacency.
-            gang: tasks that share the rows; 0 where one has them all.
+            matrix: bytes of the adjacency.
+            threads: of all workers, among which the rows are divided; 0 where one task takes columns with all rows.
 
         Returns:
             0 where the adjacency leaves too little for that, or for the other tasks.
         """
-        left = _HELD * (self.memory - BASELINE - matrix) / self.at_once
+        tasks = min(threads, parts)
+        left = _HELD * (self.memory - BASELINE - matrix * min(1.0, self.at_once / max(tasks, 1))) / self.at_once
         rows = 4.0 * COPIES_OF_A_ROW * max(self.width, BLOCK) * nodes / parts
-        # A gang has one table of all rows in common, and each its own rows as often as one task has all.
-        copies = 1 + COPIES_OF_A_COLUMN / gang if gang else COPIES_OF_A_COLUMN
-        return 0 if left < rows else min(BLOCK if gang else MOST_COLUMNS, int(left / (4 * copies * nodes)))
+        # Of rows that are divided, each task has its own as often as one task has all, and the table of all rows.
+        copies = 1 + COPIES_OF_A_COLUMN / tasks if tasks else COPIES_OF_A_COLUMN
+        return 0 if left < rows else min(BLOCK if tasks else MOST_COLUMNS, int(left / (4 * copies * nodes)))
 
     def _rows(self, nodes: int) -> float:
         """Bytes of the points of all nodes, as often as the hungriest task has them."""

@@ -105,7 +105,7 @@ class TiledSpace:
             return self.unit(by_products(self, block, polynomial))
         self._count(polynomial.degree * block.width)
         if self._by_rows is not None:
-            return self.unit(self._by_rows.times(block, polynomial, self.scale))
+            return self._by_rows.times(block, polynomial, self.scale, unit=True)
         operator = self._operator()
         found = self._by_groups(lambda some, _: operator.filtered(some, polynomial), block)
         found.unit = True

@@ -140,10 +140,10 @@ def test_a_task_takes_columns_where_its_process_has_room_for_the_matrix_and_for_
 
 def test_tasks_that_share_the_rows_take_more_columns_the_more_they_are():
     cut = Cut(memory=8 << 30, width=50, k=15, at_once=1)
-    assert cut.columns(1_000_000, 8, 1 << 27, gang=8) == BLOCK
-    few = [cut.columns(50_000_000, 64, (16 << 30) // gang, gang=gang) for gang in (4, 16, 64)]
+    assert cut.columns(1_000_000, 8, 1 << 30, threads=8) == BLOCK
+    few = [cut.columns(50_000_000, 64, 16 << 30, threads=threads) for threads in (4, 16, 64)]
     assert 0 < few[0] < few[1] < few[2] < BLOCK
-    assert cut.columns(500_000_000, 640, 1 << 30, gang=64) < 4
+    assert cut.columns(50_000_000, 64, 16 << 30) == 0
 
 
 # --- on clusters -----------------------------------------------------------------------------------------------------
