@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from garnet.errors import GarnetError
 from garnet.io.failures import writing
 from garnet.io.removal import remove
 from garnet.linalg.fixed_point import fixed, number
@@ -130,7 +131,7 @@ class ByRows:
         for columns in self._groups(block.width):
             target = self._parts.new(columns.stop - columns.start)
             with self._gang(block, polynomial, scale, columns, target, unit=unit) as gang:
-                self._played(take_part, gang)
+                self._played(take_part, gang.folder, gang)
             found.append(target)
         whole = found[0] if len(found) == 1 else self._parts.map(_beside, *found)
         whole.unit = unit
@@ -141,13 +142,13 @@ class ByRows:
         found = []
         for columns in self._groups(block.width):
             with self._gang(block, polynomial, scale, columns) as gang:
-                found.append(number(torch.stack(self._played(take_part, gang)).sum(dim=0)))
+                found.append(number(torch.stack(self._played(take_part, gang.folder, gang)).sum(dim=0)))
         return torch.cat(found, dim=1)
 
     def together(self, work: Callable[[Any, Sequence[int]], list[T] | None], *told: Any) -> T:
         """What a function gives that all members call with a folder, with what they are told, and with their parts."""
         with self._folder() as folder:
-            return self._played(work, (folder, *told))[0]
+            return self._played(work, folder, (folder, *told))[0]
 
     def _groups(self, width: int) -> list[slice]:
         """As many columns in each, and none more than may be."""
@@ -194,7 +195,7 @@ class ByRows:
             with suppress(OSError):  # a worker that was given up may still write to it; it goes with the run
                 remove(folder)
 
-    def _played(self, work: Callable[[Any, Sequence[int]], list[T] | None], told: Any) -> list[T]:
+    def _played(self, work: Callable[[Any, Sequence[int]], list[T] | None], folder: Path, told: Any) -> list[T]:
         """What the parts of a gang find; those that are not done are dealt anew to whichever workers are there."""
         found: dict[int, T] = {}
         while left := [i for i in range(self._graph.parts) if i not in found]:
@@ -208,6 +209,8 @@ class ByRows:
             answers = self._run(work, [(told, hand) for hand in hands], where=seats)
             for hand, answer in zip(hands, answers, strict=True):
                 found |= zip(hand, answer or (), strict=False)
+            if not folder.is_dir():
+                raise GarnetError(f"Cannot read {folder}: it is gone; repeat this, which goes on from what is done.")
         return [found[i] for i in range(self._graph.parts)]
 
 
