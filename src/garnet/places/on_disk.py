@@ -13,6 +13,9 @@ from garnet.places.row_store import Run
 from garnet.places.tiled_place import TiledPlace
 from garnet.spectral import Chebyshev
 
+_GROWTH = 3000.0
+"""How far the filter of a wide block lifts: a higher degree costs no more rounds, and fewer blocks make the basis."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnDisk(TiledPlace):
@@ -36,14 +39,14 @@ class OnCluster(TiledPlace):
     has_workers: ClassVar[bool] = True
 
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
-        """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns.
+        """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns, that workers can share among them.
 
         So wide a block takes up to twice as many columns through the matrix, but a fraction of the rounds. It is as
         wide however many workers there are, so that all find the same.
         """
         usual = TiledPlace.usual_solver(self, nodes, rank)
         block = min(16 * math.ceil(rank / 16), 64)
-        return usual if block <= usual.width(rank) else replace(usual, block=block)
+        return usual if block <= usual.width(rank) else replace(usual, block=block, growth=_GROWTH)
 
     def run(self) -> Run:
         """Who does the work: whichever worker is free."""
