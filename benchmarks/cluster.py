@@ -92,12 +92,10 @@ class Counted(ClusterRun):
         self.stage = ""
         self.steps: dict[tuple[str, str], Steps] = defaultdict(Steps)
 
-    def __call__(
-        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Any | None = None
-    ) -> list[Any]:
+    def __call__(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], **options: Any) -> list[Any]:
         """See `ClusterRun`."""
         began = time.perf_counter()
-        found = super().__call__(timed, [(work, *task) for task in tasks], done=done)
+        found = super().__call__(timed, [(work, *task) for task in tasks], **options)
         step, seconds = self.steps[self.stage, work.__name__], [some for _, some in found]
         step.calls += 1
         step.tasks += len(found)

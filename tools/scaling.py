@@ -133,7 +133,9 @@ def glance(*figures: Mapping[str, Any]) -> str:
         for found in (low, high)
     ]  # fmt: skip
     worst = max(loaded[task]["busy / idle"] for task in _TASKS)
-    rows.append(("the same and all else beside a process that never rests", cores, "", f"{worst:.1f} times idle at most"))
+    rows.append(
+        ("the same and all else beside a process that never rests", cores, "", f"{worst:.1f} times idle at most")
+    )
     rows.append((
         f"purify {disk['edges_before'] / 1e6:.0f} M edges from disk, by default", f"{cores}, {disk['memory']}",
         f"{disk['seconds'] / 60:.0f} min", f"{disk['peak_bytes'] / 1e9:.1f} GB held",
@@ -221,6 +223,7 @@ def cluster(found: Mapping[str, Any]) -> str:
 
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
-    one.__name__.replace("_", " "): one for one in (billion, busy, busy_recipe, cluster, families, glance, limits, parts)
+    one.__name__.replace("_", " "): one
+    for one in (billion, busy, busy_recipe, cluster, families, glance, limits, parts)
 }
 """By the name that a page says."""

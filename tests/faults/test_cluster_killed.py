@@ -78,9 +78,9 @@ def undisturbed(expected, jail, cluster, kind):
 
 
 def stop_in(run, stage, victim, seed):
-    """Kill a process some milliseconds after a stage has begun."""
+    """Kill a process some milliseconds after a stage has begun; in a stage of many steps, anywhere among them."""
     run.reaches(f" {stage}\n")
-    time.sleep(random.Random(seed).uniform(0, 0.05))
+    time.sleep(random.Random(seed).uniform(0, 1.0 if stage == "embed" else 0.05))
     victim.kill(signal.SIGKILL)
 
 

@@ -58,7 +58,7 @@ def audit_in_tiles(
         require_folder_of_tables(Path(place.output))
     method, source = purifier(seed), source_of(graph, symmetrize=symmetrize)
     task = AuditTask(place=place, method=method, source=source, symmetrize=symmetrize, progress=progress)
-    with sharing(), task.open() as work:
+    with sharing(0 if place.has_workers else None), task.open() as work:
         return work if isinstance(work, TiledAudit) else _audited(work, method)
 
 

@@ -19,6 +19,7 @@ from garnet.audit.tiled_table import Columns, edge_file, ending_of, shown, write
 from garnet.io.failures import writing
 from garnet.places.column_file import Layout, is_unchanged
 from garnet.places.row_files import write_array
+from garnet.places.tiled_embedding import released
 from garnet.places.tiled_work import STAGED, GraphOnDisk
 from garnet.places.tiles import TiledGraph
 from garnet.purify.calibration import Evidence
@@ -74,7 +75,8 @@ def doubt(work: GraphOnDisk, looked: Looked, false: Evidence) -> dict[str, Any]:
         for (i, j), file in tiles.items()
         if not is_unchanged(file, layout)
     )
-    store.do("judge", judge_tile, ((task,) for task in tasks))
+    with released(store):
+        store.do("judge", judge_tile, ((task,) for task in tasks))
     sums = store.files("sums")
     rows = [(given, i, [tiles[i, j] for j in range(i, given.parts)], layout, cuts, file) for i, file in enumerate(sums)]
     digests = store.do("sum up", digest_row, rows)

@@ -57,7 +57,8 @@ def sharing(work: Graph | int | None = None) -> Iterator[None]:
     Within another such call nothing changes, nor where the user has set OMP_NUM_THREADS.
 
     Args:
-        work: the graph that is worked on, or nodes and entries of what is; None where they are many, or not known yet.
+        work: the graph that is worked on, or nodes and entries of what is: none where other processes do the work. None
+            where they are many, or not known yet.
     """
     openmp = _openmp()
     if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:

@@ -109,6 +109,17 @@ class ClusterRun:
         """Workers that are there now."""
         return len(self._client.ncores())  # type: ignore[no-untyped-call]
 
+    def seats(self) -> list[str]:
+        """The workers that are there now, each as often as it has threads, in a fixed order.
+
+        Raises:
+            GarnetError: there are none.
+        """
+        threads = self._client.ncores()  # type: ignore[no-untyped-call]
+        if not threads:
+            raise self._alone()
+        return [worker for worker in sorted(threads) for _ in range(threads[worker])]
+
     def capacity(self) -> Capacity:
         """What the workers that are there now can do.
 
@@ -165,15 +176,26 @@ class ClusterRun:
             self._client.run(work, on_error="ignore")
 
     def __call__(
-        self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
+        self,
+        work: Callable[..., Any],
+        tasks: Iterable[tuple[Any, ...]],
+        *,
+        done: Done | None = None,
+        where: Sequence[str] | None = None,
     ) -> list[Any]:
         """What the function gives for the arguments of each task, in their order.
+
+        Args:
+            work: the function.
+            tasks: the arguments of each.
+            done: see `Run`.
+            where: the worker of each, as long as it is there; None where any will do.
 
         Raises:
             GarnetError: the scheduler or all workers are lost.
         """
         try:
-            return self._done(work, tasks, done)
+            return self._done(work, tasks, done, where)
         except GarnetError:
             raise
         except (OSError, RuntimeError) as error:  # which the client, or a task, may raise
@@ -181,7 +203,13 @@ class ClusterRun:
                 raise
             raise self._lost() from error
 
-    def _done(self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], done: Done | None) -> list[Any]:
+    def _done(
+        self,
+        work: Callable[..., Any],
+        tasks: Iterable[tuple[Any, ...]],
+        done: Done | None,
+        where: Sequence[str] | None,
+    ) -> list[Any]:
         from distributed import CancelledError, KilledWorker
 
         packed, large = _packed(work, tasks)
@@ -193,9 +221,7 @@ class ClusterRun:
             except OSError:  # a worker was lost while it was sent to
                 continue
             try:
-                futures = self._client.map(
-                    _do, packed, values=values, key=work.__name__, pure=False, batch_size=_AT_ONCE
-                )
+                futures = self._sent(work.__name__, packed, values, where)
                 self._await(futures, done)
                 return list(self._client.gather(futures))  # type: ignore[no-untyped-call]
             except CancelledError as error:
@@ -209,6 +235,19 @@ class ClusterRun:
                     "how much they have with memory=."
                 ) from error
         raise GarnetError(f"The Dask cluster cancelled the same tasks {_ATTEMPTS} times; look at the scheduler's log.")
+
+    def _sent(
+        self, name: str, packed: Sequence[bytes], values: Sequence[Any], where: Sequence[str] | None
+    ) -> list[Any]:
+        """Futures of tasks."""
+        if where is None:
+            found: list[Any] = self._client.map(_do, packed, values=values, key=name, pure=False, batch_size=_AT_ONCE)
+            return found
+        keys = (f"{name}-{secrets.token_hex(8)}" for _ in packed)
+        return [
+            self._client.submit(_do, task, values=values, key=key, workers=[worker], allow_other_workers=True)
+            for task, key, worker in zip(packed, keys, where, strict=True)
+        ]
 
     def _scattered(self, large: Sequence[Any]) -> list[Any]:
         """Futures of large values that a worker has; graphs stay there, because they never change."""

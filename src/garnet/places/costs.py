@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from garnet.neighbors.search import EXACT_UP_TO, Cells
 from garnet.places.cluster import Capacity
 from garnet.places.graph_size import Extent
-from garnet.places.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_ROW, Cut
+from garnet.places.plan import BASELINE, BYTES_AN_EDGE, COPIES_OF_A_COLUMN, COPIES_OF_A_ROW, Cut
 from garnet.purify.planting import MOST_PLANTED, PLANTED
 from garnet.purify.settings import Settings
 
@@ -43,7 +43,9 @@ SECONDS_A_SHARED_NEIGHBOR = 60e-9
 SECONDS_A_CALL, SECONDS_A_TASK = 16e-3, 3e-3
 """To send the tasks of a call to workers and to wait for the last, and more for each: on two cores of one machine."""
 CALLS_A_BLOCK = 2.7
-"""Calls for each block of columns that meets the matrix: on Cora at rank 70, two workers."""
+"""Calls for each block of columns that meets the matrix, tile by tile: on Cora at rank 70, two workers."""
+CALLS_A_FILTER, SECONDS_A_STEP = 12, 5e-3
+"""Calls for each block of the basis where workers share the rows, and what they wait for each other in a product."""
 _READS_OF_A_BASIS = 5
 """How often a block of the basis is read again for each that follows: twice to project it away, and to rotate it."""
 
@@ -116,23 +118,35 @@ class Sizes:
 
     def embed(self) -> Cost:
         """To find the eigenvectors, and the points."""
-        n, columns = self.n, self.columns
-        seconds = columns * (SECONDS_AN_ENTRY * 2 * self.m + SECONDS_A_ROW * n * self.parts)
-        seconds += columns / self.block * self.parts * SECONDS_A_BLOCK
-        seconds += SECONDS_A_SQUARE * n * self.basis**2
+        n, columns, together = self.n, self.columns, self.together
         blocks = math.ceil(columns / self.block)
         row = _NUMBER * n * self.block
+        rows = (2 if together else self.parts) * n
+        seconds = (
+            columns * (SECONDS_AN_ENTRY * 2 * self.m + SECONDS_A_ROW * rows) + SECONDS_A_SQUARE * n * self.basis**2
+        )
         in_files = 1 - self.held_blocks / max(self.blocks, 1)
-        read = blocks * ((self.parts + 2) * row + _NUMBER * n * self.parts)
+        if together:
+            waits, calls = blocks * SECONDS_A_STEP, CALLS_A_FILTER * self.basis / self.block
+            # Each worker reads the tables of all rows; what it writes it does not read.
+            read, tiles = blocks * self.tasks * row, self.tiles + self.planted
+        else:
+            seconds += blocks * self.parts * SECONDS_A_BLOCK
+            waits, calls = 0.0, CALLS_A_BLOCK * blocks
+            read, tiles = (
+                blocks * ((self.parts + 2) * row + _NUMBER * n * self.parts),
+                blocks * (self.tiles + self.planted),
+            )
         read += _READS_OF_A_BASIS * _NUMBER * n * self.basis**2 // (2 * self.block)
         points = _NUMBER * n * self.width
         return self.cost(
             "embed",
+            alone=waits,
             shared=seconds,
-            calls=CALLS_A_BLOCK * blocks,
-            memory=self.rows + self.held_blocks if self.cut is not None else self.blocks,
-            disk=self.kept_tiles + points + self.blocks - self.held_blocks,
-            read=blocks * (self.tiles + self.planted) + round(in_files * read) + 2 * self.extent.feature_bytes,
+            calls=calls,
+            memory=max(self.rows + self.held_blocks, self.shared) if self.cut is not None else self.blocks,
+            disk=self.kept_tiles + points + self.blocks - self.held_blocks + (together and 6 * row),
+            read=tiles + round(in_files * read) + 2 * self.extent.feature_bytes,
             written=round(in_files * 2 * blocks * row) + points,
         )
 
@@ -222,6 +236,30 @@ class Sizes:
     def columns(self) -> int:
         """Columns that meet the matrix."""
         return PRODUCTS + PRODUCTS_A_PAIR * self.settings.rank
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks share the rows of the adjacency."""
+        return 1 if self.there is None else min(self.there.threads, self.parts)
+
+    @property
+    def adjacency(self) -> int:
+        """Bytes of the adjacency in compressed rows, if all weights are one."""
+        return _NUMBER * 2 * self.m + 16 * self.n
+
+    @property
+    def together(self) -> int:
+        """Columns that workers take through a filter together; 0 where products are made tile by tile."""
+        if self.cut is None or self.there is None:
+            return 0
+        return self.cut.columns(self.n, self.parts, self.adjacency, threads=self.there.threads)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of a task that has its share of the rows of the adjacency, and the table of all rows of a block."""
+        columns = min(self.together, self.block)
+        table = _NUMBER * self.n * columns * (self.tasks + COPIES_OF_A_COLUMN) // self.tasks
+        return columns and self.adjacency // self.tasks + table
 
     @property
     def shared_neighbors(self) -> float:

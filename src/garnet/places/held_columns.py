@@ -1,25 +1,20 @@
-"""Columns of a tall matrix that go through a whole polynomial in one task, whose process holds the adjacency.
+"""Columns of a tall matrix that go through a whole polynomial in a process that holds the adjacency.
 
-No column needs any other, so that a filter of degree d is one round of tasks instead of d, and nothing but the columns
-themselves is exchanged. What comes out does not depend on how they are grouped: a row of a product is added up entry by
-entry, in the order of the columns of the matrix, for each column on its own.
+What comes out does not depend on how they are grouped: a row of a product is added up entry by entry, in the order of
+the columns of the matrix, for each column on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from garnet.linalg.fixed_point import fixed, number
-from garnet.places.held_matrix import HeldMatrix, held
-from garnet.places.row_files import RowFile, write_array
-from garnet.places.row_store import RowMatrix, columns_of, grain_of, grains, whole
-from garnet.places.tiles import TiledGraph
+from garnet.places.held_matrix import HeldMatrix
+from garnet.places.row_store import grain_of, grains
 from garnet.spectral.block_space import Polynomial, by_products, moments_by_products
 
 
@@ -41,15 +36,8 @@ class HeldOperator:
         if self._table.shape != block.shape:
             self._table = torch.empty_like(block)
         torch.mul(block, self._roots, out=self._table)
-        target, factors = torch.empty_like(block) if minus is None else minus, (slope / self._scale) * self._roots
-        for some, image in self._matrix.product(self._table):
-            image *= factors[some]
-            if minus is not None:
-                image -= minus[some]
-            if shift:
-                image.sub_(block[some], alpha=shift)
-            target[some] = image
-        return target
+        factors = slope / self._scale * self._roots
+        return self._matrix.image(self._table, factors, block, shift=shift, minus=minus)
 
     def sum(self, work: Callable[..., Tensor], *blocks: Tensor) -> Tensor:
         """See `Space`."""
@@ -78,60 +66,3 @@ def squares(rows: Tensor) -> Tensor:
 def unit_factors(squares: Tensor) -> Tensor:
     """Powers of two, which round nothing, that make columns with such sums of squares about one long; float32."""
     return torch.exp2(-(squares.clamp_min(1e-60).log2() / 2).round()).float()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Some columns of a tall matrix, and the matrix that they meet.
-
-    Attributes:
-        graph: with the adjacency A.
-        roots: where the diagonal of S is, part by part.
-        scale: what S A S is divided by.
-        bounds: of the parts.
-        files: where the parts of the tall matrix are.
-        width: of that.
-        first: of the columns.
-        last: the column after them.
-    """
-
-    graph: TiledGraph
-    roots: tuple[RowFile, ...]
-    scale: float
-    bounds: tuple[int, ...]
-    files: tuple[RowFile, ...]
-    width: int
-    first: int
-    last: int
-
-    def taken(self) -> tuple[HeldOperator, Tensor]:
-        """Matrix and columns, in memory."""
-        block = columns_of(RowMatrix(self.files, self.bounds, self.width, keep=True), self.first, self.last)
-        return held_operator(self.graph, self.roots, self.bounds, self.scale), block
-
-
-def held_operator(graph: TiledGraph, roots: Sequence[RowFile], bounds: Sequence[int], scale: float) -> HeldOperator:
-    """S A S over a number, whose adjacency this process holds from now on."""
-    return HeldOperator(held(graph), whole(RowMatrix(roots, bounds, 1, keep=True)), scale)
-
-
-def multiply_columns(task: Columns, target: Path) -> None:
-    """Write the matrix times some columns."""
-    operator, block = task.taken()
-    _write_columns(target, operator.product(block))
-
-
-def filter_columns(task: Columns, target: Path, polynomial: Polynomial) -> None:
-    """Write a polynomial of the matrix times some columns."""
-    operator, block = task.taken()
-    _write_columns(target, operator.filtered(block, polynomial))
-
-
-def moments_of_columns(task: Columns, polynomial: Polynomial) -> Tensor:
-    """See `moments_by_products`."""
-    operator, block = task.taken()
-    return operator.moments(block, polynomial)
-
-
-def _write_columns(target: Path, block: Tensor) -> None:
-    write_array(target, block.T.numpy())

@@ -1,4 +1,4 @@
-"""The adjacency of a tiled graph in one piece of memory, for products that read nothing but their columns."""
+"""The adjacency of a tiled graph in memory, all of it or the rows of a part, for products that read no tiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,10 +21,10 @@ _IMAGE = 1 << 18  # numbers of a product that are made at once: they stay in a c
 
 @dataclass(frozen=True, eq=False)
 class HeldMatrix:
-    """The adjacency in compressed rows; columns are sorted in each.
+    """Some rows of the adjacency, compressed; columns are sorted in each.
 
     Attributes:
-        starts: (n + 1,) int64.
+        starts: (rows + 1,) int64.
         columns: (nnz,) int32.
         weights: (nnz,) float32; None where all are one.
     """
@@ -35,15 +34,18 @@ class HeldMatrix:
     weights: Tensor | None
 
     @classmethod
-    def of(cls, graph: TiledGraph) -> HeldMatrix:
-        """That of a tiled graph; beside the result, a tile is held, and numbers for some of its entries."""
-        counts = np.concatenate([graph.counts(i) for i in range(graph.parts)])
-        starts = np.zeros(graph.num_nodes + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
+    def of(cls, graph: TiledGraph, part: int | None = None) -> HeldMatrix:
+        """The rows of a part, or all; beside the result, a tile is held, and numbers for some of its entries."""
+        parts = range(graph.parts) if part is None else [part]
+        counts = [graph.counts(i) for i in parts]
+        starts = np.zeros(sum(map(len, counts)) + 1, np.int64)
+        np.cumsum(np.concatenate(counts), out=starts[1:])
         columns = np.empty(int(starts[-1]), np.int32)
         weights = np.empty(len(columns), np.float32) if graph.weighted else None
-        for i, (first, last) in enumerate(pairwise(graph.bounds)):
-            begins = starts[first:last].copy()
+        first = 0
+        for i, count in zip(parts, counts, strict=True):
+            begins = starts[first : first + len(count)].copy()
+            first += len(count)
             for j in range(graph.parts):
                 tile = graph.tile(i, j)
                 for some, places in _places(tile, begins):
@@ -54,15 +56,27 @@ class HeldMatrix:
         kept = None if weights is None else torch.from_numpy(weights)
         return cls(torch.from_numpy(starts), torch.from_numpy(columns), kept)
 
-    @property
-    def num_nodes(self) -> int:
-        """Number of rows."""
-        return len(self.starts) - 1
+    def image(
+        self, table: Tensor, factors: Tensor, block: Tensor, *, shift: float = 0.0, minus: Tensor | None = None
+    ) -> Tensor:
+        """The product with a table, each row times its factor, less a shift times the rows of a block, less others.
+
+        What is subtracted last is overwritten with the result.
+        """
+        target = torch.empty_like(block) if minus is None else minus
+        for some, image in self.product(table):
+            image *= factors[some]
+            if minus is not None:
+                image -= minus[some]
+            if shift:
+                image.sub_(block[some], alpha=shift)
+            target[some] = image
+        return target
 
     def product(self, table: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """The matrix times a tall one, some rows at a time."""
         rows = max(1, _IMAGE // max(table.shape[1], 1))
-        for first in range(0, self.num_nodes, rows):
+        for first in range(0, len(self.starts) - 1, rows):
             starts = self.starts[first : first + rows + 1]
             entries = slice(int(starts[0]), int(starts[-1]))
             weights = None if self.weights is None else self.weights[entries]
@@ -92,18 +106,31 @@ def held_bytes(graph: TiledGraph) -> int:
 
 
 _lock = threading.Lock()
-_held: dict[tuple[str, int], HeldMatrix] = {}
-"""The last matrix that this process was asked for: tasks come one after the other, and all want the same."""
+_held: dict[tuple[str, int], dict[int | None, HeldMatrix]] = {}
+"""What this process was asked for of the last graph: tasks come one after the other, and all want the same."""
 
 
-def held(graph: TiledGraph) -> HeldMatrix:
-    """The adjacency of a graph, kept until that of another is asked for, or until it is released."""
+def held(graph: TiledGraph, part: int | None = None, *, most: int | None = None) -> HeldMatrix:
+    """The rows of a part, or all, kept until those of another graph are asked for, or until they are released.
+
+    Args:
+        graph: with the adjacency.
+        part: whose rows they are; None for all.
+        most: parts that are kept, the last that were asked for; None for all of them.
+    """
     key = str(graph.folder), zlib.crc32(repr(sorted(graph.checks.items())).encode())
     with _lock:
         if key not in _held:
-            _held.clear()  # before the next is made: there is room for one
-            _held[key] = HeldMatrix.of(graph)
-        return _held[key]
+            _held.clear()  # before others are made: there is room for one graph
+        found = _held.setdefault(key, {}).pop(part, None)
+    # Tasks that this process does at the same time wait for one another only where they want the whole.
+    found = found or HeldMatrix.of(graph, part)
+    with _lock:
+        kept = _held.setdefault(key, {})
+        kept[part] = found
+        while most is not None and len(kept) > most:
+            del kept[next(iter(kept))]
+    return found
 
 
 def release() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from garnet.parameters import Rule
 from garnet.places.cluster import ClusterRun, client_or_address
@@ -35,6 +35,8 @@ class OnCluster(TiledPlace):
 
     cluster: Annotated[Any, Rule(client_or_address)] = field(repr=False)
     memory: Memory | None = None
+
+    has_workers: ClassVar[bool] = True
 
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
         """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns, that workers can share among them.

@@ -20,11 +20,11 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 # Copies of a part's rows, and bytes of an edge that is being scored or sorted, that the hungriest task holds.
 COPIES_OF_A_ROW = 5
 BYTES_AN_EDGE = 150
-# What a task holds of each column that it takes through a filter, and how many columns it takes at most: the numbers of
-# a row are then a line of the cache, and what is read of it is of use.
+# What a task holds of each column that it takes through a filter, and how many it takes at most that has all rows: the
+# numbers of a row are then a line of the cache, and what is read of it is of use.
 COPIES_OF_A_COLUMN, MOST_COLUMNS = 5, 16
 # Columns of a block of the solver, at most, which this process holds twice where it does all the work.
-_BLOCK = 64
+BLOCK = 64
 # Of what is left beside them, the share that is held: the rest is what malloc keeps to itself.
 _HELD = 0.8
 # What a task takes however little there is to do.
@@ -115,20 +115,24 @@ class Cut:
         """Bytes that can be held where all edges are left alone, and tasks work on rows of points only."""
         return max(0, int(_HELD * (self._room - self._rows(nodes) / parts)))
 
-    def columns(self, nodes: int, parts: int, matrix: int) -> int:
-        """Columns that a task may take through a filter, while its process holds the adjacency for all tasks.
+    def columns(self, nodes: int, parts: int, matrix: int, *, threads: int = 0) -> int:
+        """Columns that a task may take through a filter, while its process holds the adjacency, or its share of that.
 
         Args:
             nodes: of the graph.
             parts: that they are cut into.
             matrix: bytes of the adjacency.
+            threads: of all workers, among which the rows are divided; 0 where one task takes columns with all rows.
 
         Returns:
             0 where the adjacency leaves too little for that, or for the other tasks.
         """
-        left = _HELD * (self.memory - BASELINE - matrix) / self.at_once
-        rows = 4.0 * COPIES_OF_A_ROW * max(self.width, _BLOCK) * nodes / parts
-        return 0 if left < rows else min(MOST_COLUMNS, int(left / (4 * COPIES_OF_A_COLUMN * nodes)))
+        tasks = min(threads, parts)
+        left = _HELD * (self.memory - BASELINE - matrix * min(1.0, self.at_once / max(tasks, 1))) / self.at_once
+        rows = 4.0 * COPIES_OF_A_ROW * max(self.width, BLOCK) * nodes / parts
+        # Of rows that are divided, each task has its own as often as one task has all, and the table of all rows.
+        copies = 1 + COPIES_OF_A_COLUMN / tasks if tasks else COPIES_OF_A_COLUMN
+        return 0 if left < rows else min(BLOCK if tasks else MOST_COLUMNS, int(left / (4 * copies * nodes)))
 
     def _rows(self, nodes: int) -> float:
         """Bytes of the points of all nodes, as often as the hungriest task has them."""
@@ -137,7 +141,7 @@ class Cut:
 
 def columns_bytes(nodes: int, columns: int) -> int:
     """What this process holds where it takes a block through a filter, so many columns at a time."""
-    return 4 * nodes * (COPIES_OF_A_COLUMN * columns + 2 * _BLOCK)
+    return 4 * nodes * (COPIES_OF_A_COLUMN * columns + 2 * BLOCK)
 
 
 def cut_of(method: Any, features: int, memory: str | int | None) -> Cut:

@@ -1,9 +1,8 @@
-"""Where the rows of a part of a tall matrix are: in memory, in a file, or across files that hold it by columns."""
+"""Where the rows of a part of a tall matrix are: in memory, or in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,50 +56,13 @@ class Slot:
         remove(self.file)
 
 
-@dataclass(frozen=True)
-class Both:
-    """Rows in a file, and once more in another one, column after column."""
-
-    rows: Path
-    columns: Path
-
-    def remove(self) -> None:
-        """Remove both files."""
-        remove(self.rows)
-        remove(self.columns)
-
-
-@dataclass(frozen=True)
-class Across:
-    """Rows of a matrix that lies in several files, each with all rows of some columns, column after column.
-
-    Attributes:
-        files: and how many columns each has.
-        first: of the rows.
-        last: the row after them.
-        length: rows of the matrix.
-    """
-
-    files: tuple[tuple[Path, int], ...]
-    first: int
-    last: int
-    length: int
-
-    def remove(self) -> None:
-        """Remove the files, which have the other rows, too."""
-        for file, _ in self.files:
-            remove(file)
-
-
-RowFile = Path | Slot | Both | Across
+RowFile = Path | Slot
 """Where the rows of a part are."""
 
 
 def read(place: RowFile, width: int) -> Tensor:
     """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
-    if isinstance(place, Across):
-        return read_columns(place, width, 0, width, place.last - place.first).contiguous()
-    file = place.place() if isinstance(place, Slot) else place.rows if isinstance(place, Both) else place
+    file = place.place() if isinstance(place, Slot) else place
     if isinstance(file, Tensor):
         return file
     numbers = _numbers(file)
@@ -109,37 +71,10 @@ def read(place: RowFile, width: int) -> Tensor:
     return numbers.view(-1, width)
 
 
-def read_columns(place: RowFile, width: int, first: int, last: int, rows: int) -> Tensor:
-    """Some of the columns of the rows in a place, (rows, last - first).
-
-    Args:
-        place: where the rows are.
-        width: columns that there are.
-        first: of the columns to read.
-        last: the column after them.
-        rows: that there are.
-    """
-    if isinstance(place, Both):
-        return _numbers(place.columns, (last - first) * rows, first * rows).view(last - first, rows).T
-    if not isinstance(place, Across):
-        return read(place, width)[:, first:last]
-    found, done = torch.empty(last - first, rows), 0
-    for file, count in place.files:
-        for column in range(max(first - done, 0), min(last - done, count)):
-            found[done + column - first] = _numbers(file, rows, column * place.length + place.first)
-        done += count
-    return found.T
-
-
 def write(place: RowFile, rows: Tensor) -> int:
     """Put rows in a place, in a file whole or not at all; gives the number of columns."""
     rows = rows.float()
-    if isinstance(place, Across):
-        raise TypeError("a matrix that lies in files by columns is written by columns")
-    if isinstance(place, Both):
-        write_array(place.columns, rows.T.numpy())
-        write_array(place.rows, rows.numpy())
-    elif not isinstance(place, Slot):
+    if not isinstance(place, Slot):
         write_array(place, rows.numpy())
     elif not place.put(rows):
         write_array(place.file, rows.numpy())
@@ -167,13 +102,11 @@ def truncated(file: Path) -> GarnetError:
     return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
 
 
-def _numbers(file: Path, count: int | None = None, start: int = 0) -> Tensor:
-    """So many numbers of a file from one on, or all of them."""
+def _numbers(file: Path) -> Tensor:
     try:
         with file.open("rb", buffering=0) as stream:
-            if count is None:
-                count = stream.seek(0, 2) // 4
-            stream.seek(4 * start)
+            count = stream.seek(0, 2) // 4
+            stream.seek(0)
             # Torch's own memory begins at the same place within a cache line wherever it is, and so all work on it
             # rounds alike.
             numbers = torch.empty(count)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from garnet.linalg.fixed_point import fixed, number
-from garnet.places.row_files import Across, Both, RowFile, Slot, read, read_columns, remove_all, write
+from garnet.places.row_files import RowFile, Slot, read, remove_all, write
 
 _GRAINS, _LEAST_GRAIN, _LARGEST_GRAIN = 128, 16, 8192
 
@@ -123,40 +123,26 @@ class RowStore:
         """Call a function in every process that does the work, as far as it can be reached."""
         getattr(self.run, "everywhere", lambda work: work())(work)
 
-    def new(self, width: int, name: str | None = None, *, columns: bool = False) -> RowMatrix:
+    def new(self, width: int, name: str | None = None) -> RowMatrix:
         """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten.
 
         Args:
             width: columns that it will have.
             name: of its files.
-            columns: whether columns will be read of it, without the others.
         """
         if name is not None:
             return RowMatrix(self.files(name), self.bounds, width, keep=True)
-        files: Sequence[RowFile] = self.files(stem := temporary())
-        if self._room[0]:
-            files = [Slot(file, self._room) for file in self.files(stem)]
-        elif columns:
-            files = [Both(*both) for both in zip(self.files(stem), self.files(f"{stem}-columns"), strict=True)]
-        return RowMatrix(files, self.bounds, width)
-
-    def by_columns(self, widths: Sequence[int], *, unit: bool = False) -> tuple[list[Path], RowMatrix]:
-        """Files for some columns each of a matrix yet to be written, with its columns one after the other."""
-        stem, length = temporary(), self.bounds[-1]
-        files = [self.folder / f"{stem}-{i}.bin" for i in range(len(widths))]
-        pairs = tuple(zip(files, widths, strict=True))
-        parts = [Across(pairs, first, last, length) for first, last in itertools.pairwise(self.bounds)]
-        return files, RowMatrix(parts, self.bounds, sum(widths), unit=unit)
+        files = self.files(temporary())
+        held = [Slot(file, self._room) for file in files] if self._room[0] else files
+        return RowMatrix(held, self.bounds, width)
 
     def files(self, name: str) -> list[Path]:
         """The files of a matrix of this name."""
         return [self.folder / f"{name}-{i}.bin" for i in range(self.count)]
 
-    def map(
-        self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None, columns: bool = False
-    ) -> RowMatrix:
+    def map(self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None) -> RowMatrix:
         """What `work` makes of the rows of some matrices, row by row."""
-        matrix = self.new(0, name, columns=columns)
+        matrix = self.new(0, name)
         repeated = itertools.repeat(work), self._sources(matrices), itertools.repeat(self.grain)
         matrix.width = self.each(_map, *repeated, matrix.files)[0]
         return matrix
@@ -198,7 +184,7 @@ def columns_of(matrix: RowMatrix, first: int, last: int) -> Tensor:
     """Some of the columns, in memory."""
     found = torch.empty(matrix.bounds[-1], last - first)
     for place, (begin, end) in zip(matrix.files, itertools.pairwise(matrix.bounds), strict=True):
-        found[begin:end] = read_columns(place, matrix.width, first, last, end - begin)
+        found[begin:end] = read(place, matrix.width)[:, first:last]
     return found
 
 

@@ -21,11 +21,10 @@ class TiledBasis:
 
     Args:
         parts: where tall matrices live.
-        columns: whether columns will be read of what the basis is rotated to.
     """
 
-    def __init__(self, parts: RowStore, *, columns: bool) -> None:
-        self._parts, self._columns = parts, columns
+    def __init__(self, parts: RowStore) -> None:
+        self._parts = parts
         self._blocks: list[RowMatrix] = []
 
     @property
@@ -62,7 +61,7 @@ class TiledBasis:
 
     def rotate(self, rotation: Tensor) -> RowMatrix:
         """See `Basis`."""
-        target = self._parts.new(rotation.shape[1], columns=self._columns)
+        target = self._parts.new(rotation.shape[1])
         self._parts.each(_rotate, self._known(), itertools.repeat(rotation.float()), self._grain, target.files)
         return target
 

@@ -38,7 +38,7 @@ def tiled_spectrum(
         store: where matrices live.
         settings: rank, which end of the spectrum leads, degree regularisation and seed.
         solver: the block solver.
-        columns: that a task may take through a filter while its process holds the adjacency; 0 if it may not.
+        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
     """
     rank = settings.rank
     spread = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -92,10 +92,13 @@ def _of_a_small_graph(graph: TiledGraph, store: RowStore, roots: Tensor, setting
 
 
 def components(graph: TiledGraph) -> NDArray[np.int64]:
-    """The component of each node, by one look at every tile of the upper half."""
+    """The component of each node, by one look at every tile of the upper half until there is nothing left to join."""
     n, bounds = graph.num_nodes, graph.bounds
     label = np.arange(n)
+    joined = np.flatnonzero(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
     for i in range(graph.parts):
+        if (label[joined] == label[joined[:1]]).all():
+            break
         for j in range(i, graph.parts):
             tile = graph.tile(i, j)
             rows = np.repeat(label[bounds[i] : bounds[i + 1]], np.diff(tile.starts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,37 +13,36 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from garnet.places.held_columns import (
-    Columns,
-    filter_columns,
-    held_operator,
-    moments_of_columns,
-    multiply_columns,
-    squares,
-    unit_factors,
-)
-from garnet.places.plan import COPIES_OF_A_COLUMN
+from garnet.places.cluster import ClusterRun
+from garnet.places.gang import ByRows
+from garnet.places.held_columns import HeldOperator, squares, unit_factors
+from garnet.places.held_matrix import held
+from garnet.places.meeting import Apart, SharedStore
 from garnet.places.row_files import RowFile, read, write
-from garnet.places.row_store import RowMatrix, RowStore, columns_of, grains, run_locally
+from garnet.places.row_store import RowMatrix, RowStore, columns_of, grains, whole
 from garnet.places.tiled_basis import TiledBasis, times
 from garnet.places.tiles import TiledGraph
 from garnet.spectral.block_space import Polynomial, Space, by_products, moments_by_products
 
 T = TypeVar("T")
 
+_ITSELF = Polynomial(centre=0.0, half=1.0, degree=1)
+"""What makes a product of a filter."""
+
 
 class TiledSpace:
     """S A S with S = (D + tau I)^(-1/2); tall matrices lie in parts.
 
-    Where a process may hold the adjacency beside some columns, it takes these through a whole polynomial; elsewhere it
-    makes one product after the other, tile by tile. What comes out is the same to the last bit.
+    Where a process may hold the adjacency, or the workers of a cluster some rows of it each, beside some columns, these
+    are taken through a whole polynomial; elsewhere one product is made after the other, tile by tile. What comes out is
+    the same to the last bit.
 
     Args:
         graph: the graph with adjacency A and weighted degrees D.
         parts: where tall matrices live; with the bounds of the graph.
         roots: (n, 1) diagonal of S; where it is 0 a node takes no part.
         seed: of `random`.
-        columns: that a task may hold beside the adjacency; 0 if that is too much for it.
+        columns: that may be held beside the adjacency; 0 if that is too much.
         scale: what the matrix is to be divided by, if that is known.
 
     Attributes:
@@ -66,7 +66,9 @@ class TiledSpace:
         self.scale, self.products = scale or 1.0, 0
         self.longest = max(int(graph.counts(i).max(initial=0)) for i in range(graph.parts))
         self._graph, self._parts, self._roots, self._columns = graph, parts, roots, columns
-        self._local = parts.run is run_locally
+        self._by_rows: ByRows | None = None
+        if columns and isinstance(parts.run, ClusterRun):
+            self._by_rows = ByRows(parts.run, graph, parts, roots, columns)
         self._seeds = (seed * 1_000_003 + number for number in itertools.count())
         if scale is None:
             sums = self.product(self.constant(1.0))
@@ -78,20 +80,20 @@ class TiledSpace:
     ) -> RowMatrix:
         """See `Space`."""
         self._count(block.width)
-        if self._columns and self._local:
+        if self._by_rows is not None and slope == 1 and shift == 0 and minus is None:
+            return self._by_rows.times(block, _ITSELF, self.scale)
+        if self._columns and self._by_rows is None:
             operator = self._operator()
             return self._by_groups(
                 lambda some, image: operator.product(some, slope=slope, shift=shift, minus=image), block, minus
             )
-        if self._columns and slope == 1 and shift == 0 and minus is None:
-            return self._by_tasks(multiply_columns, block)
         target = self._parts.new(block.width)
         before = [None] * self._parts.count if minus is None else minus.files
         factors = slope / self.scale, shift
         self._parts.each(
             _product,
             [(self._graph, i, block.files, self._roots.files, block.width) for i in range(self._parts.count)],
-            itertools.repeat(factors),
+            repeat(factors),
             before,
             target.files,
         )
@@ -100,48 +102,43 @@ class TiledSpace:
     def filtered(self, block: RowMatrix, polynomial: Polynomial) -> RowMatrix:
         """See `Space`."""
         if not self._columns:
-            found: RowMatrix = by_products(self, block, polynomial)
-            return self.unit(found)
+            return self.unit(by_products(self, block, polynomial))
         self._count(polynomial.degree * block.width)
-        if self._local:
-            operator = self._operator()
-            found = self._by_groups(lambda some, _: operator.filtered(some, polynomial), block)
-            found.unit = True
-            return found
-        return self._by_tasks(filter_columns, block, polynomial, unit=True)
+        if self._by_rows is not None:
+            return self._by_rows.times(block, polynomial, self.scale, unit=True)
+        operator = self._operator()
+        found = self._by_groups(lambda some, _: operator.filtered(some, polynomial), block)
+        found.unit = True
+        return found
 
     def moments(self, block: RowMatrix, polynomial: Polynomial) -> Tensor:
         """See `Space`."""
         if not self._columns:
             return moments_by_products(self, block, polynomial)
         self._count(polynomial.degree * block.width)
-        if self._local:
-            operator = self._operator()
-            groups = (columns_of(block, *some) for some in itertools.pairwise(self._cuts(block.width)))
-            return torch.cat([operator.moments(group, polynomial) for group in groups], dim=1)
-        tasks = ((task, polynomial) for task in self._tasks(block, self._cuts(block.width)))
-        return torch.cat(self._parts.run(moments_of_columns, tasks), dim=1)
+        if self._by_rows is not None:
+            return self._by_rows.moments(block, polynomial, self.scale)
+        operator = self._operator()
+        groups = (columns_of(block, *some) for some in itertools.pairwise(self._cuts(block.width)))
+        return torch.cat([operator.moments(group, polynomial) for group in groups], dim=1)
 
     def alone(self, work: Callable[[Space], T]) -> T:
-        """See `Space`; a worker that holds the matrix needs no others for it."""
-        if self._local or not self._columns:
+        """See `Space`; workers do all of it together, each with its rows."""
+        if self._by_rows is None:
             return work(self)
-        parts, graph, files = self._parts, self._graph, self._roots.files
-        told = graph, files, parts.bounds, parts.folder, self.scale, self._columns
-        # Others need the adjacency soon: they read it meanwhile.
-        idle = ((_nothing, *told) for _ in range(parts.threads - 1))
-        found: tuple[T, int] = parts.run(_alone, [(work, *told), *idle])[0]
+        told = work, self._graph, self._roots.files, self.scale
+        found: tuple[T, int] = self._by_rows.together(_alone, *told)
         self._count(found[1])
         return found[0]
 
     def random(self, columns: int) -> RowMatrix:
         """See `Space`."""
         seed, parts = next(self._seeds), self._parts
-        target = self._new(columns)
+        target = parts.new(columns)
         parts.each(
             _random,
             itertools.pairwise(parts.bounds),
-            *map(itertools.repeat, (columns, seed, parts.grain)),
+            *map(repeat, (columns, seed, parts.grain)),
             target.files,
         )
         return target
@@ -152,8 +149,8 @@ class TiledSpace:
 
     def times(self, block: RowMatrix, factor: Tensor) -> RowMatrix:
         """See `Space`."""
-        target, parts = self._new(factor.shape[1]), self._parts
-        repeated = map(itertools.repeat, (block.width, factor.float(), parts.grain))
+        target, parts = self._parts.new(factor.shape[1]), self._parts
+        repeated = map(repeat, (block.width, factor.float(), parts.grain))
         parts.each(times, block.files, *repeated, target.files)
         return target
 
@@ -167,7 +164,7 @@ class TiledSpace:
 
     def map(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> RowMatrix:
         """See `Space`."""
-        return self._parts.map(work, *blocks, columns=self._columns > 0)
+        return self._parts.map(work, *blocks)
 
     def sum(self, work: Callable[..., Tensor], *blocks: RowMatrix) -> Tensor:
         """See `Space`."""
@@ -175,47 +172,19 @@ class TiledSpace:
 
     def basis(self, capacity: int) -> TiledBasis:
         """See `Space`."""
-        return TiledBasis(self._parts, columns=self._columns > 0)
+        return TiledBasis(self._parts)
 
     def coarser(self) -> None:
         """See `Space`: in parts nothing is made coarser."""
-
-    def _new(self, width: int) -> RowMatrix:
-        return self._parts.new(width, columns=self._columns > 0)
 
     def _count(self, columns: int) -> None:
         self.products += columns
         self._parts.tell("columns", self.products, 0)
 
     def _cuts(self, width: int) -> list[int]:
-        """Where columns are cut, so that each task has about as many, and none more than it may."""
-        threads = self._parts.threads
-        rounds = -(-width // (threads * self._columns))
-        count = min(width, threads * rounds)
+        """Where columns are cut, so that each group has about as many, and none more than it may."""
+        count = -(-width // self._columns)
         return [width * i // count for i in range(count + 1)]
-
-    def _tasks(self, block: RowMatrix, cuts: Sequence[int]) -> list[Columns]:
-        return [
-            Columns(
-                graph=self._graph,
-                roots=self._roots.files,
-                scale=self.scale,
-                bounds=self._parts.bounds,
-                files=block.files,
-                width=block.width,
-                first=first,
-                last=last,
-            )
-            for first, last in itertools.pairwise(cuts)
-        ]
-
-    def _by_tasks(self, work: Callable[..., None], block: RowMatrix, *more: Any, unit: bool = False) -> RowMatrix:
-        """What tasks write for the columns of a block."""
-        cuts = self._cuts(block.width)
-        files, target = self._parts.by_columns(np.diff(cuts).tolist(), unit=unit)
-        tasks = zip(self._tasks(block, cuts), files, strict=True)
-        self._parts.run(work, ((task, file, *more) for task, file in tasks))
-        return target
 
     def _by_groups(
         self, work: Callable[[Tensor, Any], Tensor], block: RowMatrix, minus: RowMatrix | None = None
@@ -230,8 +199,35 @@ class TiledSpace:
             write(file, found[first:last])
         return target
 
-    def _operator(self) -> Any:
-        return held_operator(self._graph, self._roots.files, self._parts.bounds, self.scale)
+    def _operator(self) -> HeldOperator:
+        return HeldOperator(held(self._graph), whole(self._roots), self.scale)
+
+
+class SharedSpace(TiledSpace):
+    """The rows of a space that a member of a gang has.
+
+    Args:
+        graph: with the adjacency A.
+        parts: that it has.
+        roots: diagonal of S.
+        scale: what S A S is divided by.
+    """
+
+    def __init__(self, graph: TiledGraph, parts: SharedStore, roots: RowMatrix, scale: float) -> None:
+        super().__init__(graph, parts, roots, 0, scale=scale)
+        self._shared = parts
+
+    def product(
+        self, block: RowMatrix, *, slope: float = 1.0, shift: float = 0.0, minus: RowMatrix | None = None
+    ) -> RowMatrix:
+        """See `Space`."""
+        self._count(block.width)
+        store, numbers, target = self._shared, range(self._graph.parts), self._parts.new(block.width)
+        table = torch.cat(store.told(store.each(_times_roots, block.files, self._roots.files, repeat(block.width))))
+        before = repeat(None) if minus is None else minus.files
+        told = repeat(self._graph), numbers, repeat(table), repeat((slope / self.scale, shift))
+        store.each(_image, *told, block.files, self._roots.files, before, target.files)
+        return target
 
 
 def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor, onto: Tensor | None = None) -> Tensor:
@@ -275,23 +271,37 @@ def _product(
     write(target, image)
 
 
-def _alone(
-    work: Callable[[Any], T],
+def _times_roots(file: RowFile, roots: RowFile, width: int) -> Tensor:
+    return read(file, width) * read(roots, 1)
+
+
+def _image(
     graph: TiledGraph,
-    roots: Sequence[RowFile],
-    bounds: Sequence[int],
-    folder: Path,
-    scale: float,
-    columns: int,
-) -> tuple[T, int]:
-    parts = RowStore(folder, bounds)
-    parts.hold(4 * graph.num_nodes * COPIES_OF_A_COLUMN * columns)
-    space = TiledSpace(graph, parts, RowMatrix(roots, bounds, 1, keep=True), 0, columns=columns, scale=scale)
-    return work(space), space.products
+    i: int,
+    table: Tensor,
+    factors: tuple[float, float],
+    file: RowFile,
+    roots: RowFile,
+    minus: RowFile | None,
+    target: RowFile,
+) -> None:
+    slope, shift = factors
+    block, before = read(file, table.shape[1]), None if minus is None else read(minus, table.shape[1]).clone()
+    write(target, held(graph, i).image(table, slope * read(roots, 1), block, shift=shift, minus=before))
 
 
-def _nothing(space: Any) -> None:
-    space.product(space.constant(0.0))
+def _alone(
+    told: tuple[Path, Callable[[Space], T], TiledGraph, Sequence[RowFile], float], hand: Sequence[int]
+) -> list[tuple[T, int]] | None:
+    """What a function makes of a space of which every member of a gang has its rows; None if others do not follow."""
+    folder, work, graph, roots, scale = told
+    store = SharedStore(folder, graph.bounds, hand)
+    space = SharedSpace(graph, store, RowMatrix(roots, graph.bounds, 1, keep=True), scale)
+    try:
+        found = work(space)
+    except Apart:
+        return None
+    return [(found, space.products)] * len(hand)
 
 
 def _random(rows: tuple[int, int], columns: int, seed: int, grain: int, target: RowFile) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,6 +72,9 @@ class TiledPlace:
     parts: Count = 1
     solver: Chebyshev | None = None
 
+    has_workers: ClassVar[bool] = False
+    """Whether other processes do the work."""
+
     def __post_init__(self) -> None:
         require_parameters(self)
 
@@ -82,7 +85,7 @@ class TiledPlace:
         """See `Place`."""
         source = source_of(graph, symmetrize=symmetrize)
         task = Task(place=self, method=method, source=source, symmetrize=symmetrize, progress=progress)
-        with sharing(), task.open() as work:
+        with sharing(0 if self.has_workers else None), task.open() as work:
             yield work
 
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
@@ -259,7 +262,8 @@ class Task:
             graph, new = TiledGraph.open(planted), planted_in(planted)
         cut = replace(cut, memory=memory)
         store = RowStore(folder, graph.bounds, run, clock.tell, threads=threads)
-        columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph))
+        shared = 0 if run is run_locally else threads
+        columns = cut.columns(graph.num_nodes, graph.parts, held_bytes(graph), threads=shared)
         if run is run_locally:
             spare = cut.spare(graph.num_nodes, graph.parts)
             beside = held_bytes(graph) + columns_bytes(graph.num_nodes, columns)

@@ -25,6 +25,7 @@ from torch import Tensor
 from garnet.errors import GarnetError
 from garnet.linalg.common_neighbors import NeighborLists, count_common, share_of_most
 from garnet.places.column_file import is_unchanged, read_columns, write_columns
+from garnet.places.held_matrix import HeldMatrix, held
 from garnet.places.row_files import RowFile, read
 from garnet.places.tile_writer import write_strip
 from garnet.places.tiles import TiledGraph
@@ -120,28 +121,15 @@ def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Te
 
 def tile_shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
     """What `garnet.linalg.common_neighbors.shared_neighbors` gives."""
-    first, second = edges
-    left, right = _neighbors(graph, i, first), _neighbors(graph, j, second)
-    common = count_common(*left, *right)
-    counts = torch.from_numpy(graph.counts(i))[first], torch.from_numpy(graph.counts(j))[second]
+    # Tiles come row by row: of two strips, one is that of the tile before.
+    left, right = (_neighbors(held(graph, part, most=2)) for part in (i, j))
+    common = count_common(left, edges[0], right, edges[1])
+    counts = left.starts.diff()[edges[0]], right.starts.diff()[edges[1]]
     return share_of_most(common, torch.minimum(*counts) - 1)
 
 
-def _neighbors(graph: TiledGraph, i: int, nodes: Tensor) -> tuple[NeighborLists, Tensor]:
-    """The neighbours of some nodes of a part, in any order, and which of the lists is that of each."""
-    chosen, place = torch.unique(nodes, return_inverse=True)
-    rows = chosen.numpy()
-    starts = np.concatenate([[0], np.cumsum(graph.counts(i)[rows])])
-    columns, begins = np.empty(starts[-1], np.int32), starts[:-1].copy()
-    for j in range(graph.parts):
-        tile = graph.tile(i, j)
-        counts = np.diff(tile.starts)[rows]
-        before = np.cumsum(counts) - counts
-        entries = np.arange(counts.sum())
-        found = tile.columns[entries + np.repeat(tile.starts[:-1][rows] - before, counts)]
-        columns[entries + np.repeat(begins - before, counts)] = found + graph.bounds[j]
-        begins += counts
-    return NeighborLists(torch.from_numpy(starts), torch.from_numpy(columns)), place
+def _neighbors(strip: HeldMatrix) -> NeighborLists:
+    return NeighborLists(strip.starts, strip.columns)
 
 
 def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:

@@ -22,7 +22,7 @@ from garnet.places.plan import Cut
 from garnet.places.row_files import RowFile, read, write
 from garnet.places.row_store import RowMatrix, RowStore
 from garnet.places.tile_writer import finish_like, has_strip, link_or_copy
-from garnet.places.tiled_embedding import tiled_features, tiled_spectrum
+from garnet.places.tiled_embedding import released, tiled_features, tiled_spectrum
 from garnet.places.tiled_nodes import revise_tile, row_at_nodes, together
 from garnet.places.tiled_scores import (
     TileTask,
@@ -64,7 +64,7 @@ class GraphOnDisk:
         clock: of the stages.
         place: an `OnDisk` or an `OnCluster`.
         cut: how the graph is cut, and what a process may hold.
-        columns: that a task may take through a filter while it holds the adjacency; 0 if it may not.
+        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
         as_table: write a table of edges instead of tiles.
         deliver: puts the result where it belongs.
     """
@@ -172,7 +172,8 @@ class GraphOnDisk:
             for (i, j), file in scored.items()
             if not is_scored(file)
         )
-        self.store.do("score", score_tile, ((task,) for task in tasks))
+        with released(self.store):
+            self.store.do("score", score_tile, ((task,) for task in tasks))
         return scored
 
     def at_nodes(self, scored: Tiles, of: Counted, *, largest: bool = False) -> Tensor:

@@ -151,15 +151,16 @@ def moments_by_products(space: Space, block: Block, polynomial: Polynomial) -> T
     before: Block | None = None
     for number, now in enumerate(polynomials(space, block, polynomial)):
         if before is not None:
-            found.append(space.sum(_columnwise, before, now))
+            found.append(space.sum(columnwise, before, now))
         if 0 < number < polynomial.degree:
-            found.append(space.sum(_columnwise, now, now))
+            found.append(space.sum(columnwise, now, now))
         before = now
     return torch.stack(found)
 
 
-def _columnwise(left: Tensor, right: Tensor) -> Tensor:
-    # Column by column: one sum over everything would be cut into as many parts as there are threads.
+def columnwise(left: Tensor, right: Tensor) -> Tensor:
+    """The inner product of each column of one block with that of another, in float64."""
+    # One by one: one sum over everything would be cut into as many parts as there are threads.
     return (left * right).sum(dim=0, dtype=torch.float64)
 
 

@@ -38,6 +38,13 @@ def test_a_small_graph_has_one_thread_and_the_caller_its_own_again():
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_who_leaves_the_work_to_others_has_one_thread():
+    with sharing(0):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_other_threads_of_the_process_keep_theirs():
     seen = []
     with sharing(cora()):

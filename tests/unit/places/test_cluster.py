@@ -206,7 +206,7 @@ class Killer:
     client: object
     folder: Path
     victims: int
-    after: int = 40
+    after: int = 10
     stage: str = ""
     killed_in: list = field(default_factory=list)
 

@@ -1,7 +1,11 @@
-"""Columns that go through a whole filter in one task: the same as products tile by tile, whoever does which."""
+"""Whole filters, of columns or by workers that share the rows: the same as products tile by tile."""
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from garnet.places import held_matrix
 from garnet.places.build import build_tiles
 from garnet.places.cluster import ClusterRun
 from garnet.places.held_matrix import HeldMatrix, held, held_bytes, release
-from garnet.places.plan import BASELINE, MOST_COLUMNS, Cut
+from garnet.places.plan import BASELINE, BLOCK, MOST_COLUMNS, Cut
 from garnet.places.row_store import RowStore, whole
 from garnet.places.tiled_operator import TiledSpace
 from garnet.spectral import Chebyshev
@@ -134,6 +138,14 @@ def test_a_task_takes_columns_where_its_process_has_room_for_the_matrix_and_for_
     assert BASELINE + (4 << 30) + 5 * 4 * 20_000_000 * few[1] < 8 << 30
 
 
+def test_tasks_that_share_the_rows_take_more_columns_the_more_they_are():
+    cut = Cut(memory=8 << 30, width=50, k=15, at_once=1)
+    assert cut.columns(1_000_000, 8, 1 << 30, threads=8) == BLOCK
+    few = [cut.columns(50_000_000, 64, 16 << 30, threads=threads) for threads in (4, 16, 64)]
+    assert 0 < few[0] < few[1] < few[2] < BLOCK
+    assert cut.columns(50_000_000, 64, 16 << 30) == 0
+
+
 # --- on clusters -----------------------------------------------------------------------------------------------------
 
 distributed = pytest.importorskip("distributed")
@@ -142,7 +154,7 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture
 def strips(monkeypatch):
     """So that no process may hold the adjacency."""
-    monkeypatch.setattr(Cut, "columns", lambda *_: 0)
+    monkeypatch.setattr(Cut, "columns", lambda *_, **__: 0)
 
 
 @pytest.fixture
@@ -180,6 +192,18 @@ def test_any_number_of_workers_finds_the_same_edges(workers, alone):
     require_same(found, alone)
 
 
+@pytest.mark.parametrize(("workers", "parts"), [(1, 4), (2, 5)])
+def test_workers_that_have_several_parts_find_the_same_edges(workers, parts, alone):
+    found = purified(workers, solver=SOLVER, parts=parts)
+    assert found.parts == parts
+    require_same(found, alone)
+
+
+def test_workers_that_may_hold_few_columns_find_the_same_edges(alone, monkeypatch):
+    monkeypatch.setattr(Cut, "columns", lambda *_, **__: 7)
+    require_same(purified(2, solver=SOLVER), alone)
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.usefixtures("strips")
 def test_workers_that_may_not_hold_the_adjacency_find_the_same_edges(workers, alone):
@@ -215,6 +239,7 @@ class Deadly(OnCluster):
     """A cluster in which the worker that has the first task of a kind dies of it."""
 
     deadly: str
+    step: int | None = None
     died: list = field(default_factory=list)
     folder: Path
 
@@ -227,32 +252,45 @@ class DeadlyRun(ClusterRun):
         super().__init__(client)
         self.place = place
 
-    def __call__(self, work, tasks, *, done=None):
+    def __call__(self, work, tasks, **options):
         if work.__name__ != self.place.deadly or self.place.died:
-            return super().__call__(work, tasks, done=done)
+            return super().__call__(work, tasks, **options)
         self.place.died.append(work.__name__)
-        flag = str(self.place.folder / "flag")
-        return super().__call__(_once_deadly, [(flag, work, *task) for task in tasks], done=done)
+        told = str(self.place.folder / "flag"), self.place.step, work
+        return super().__call__(_once_deadly, [(*told, *task) for task in tasks], **options)
 
 
-def _once_deadly(flag, work, *task):
+def _once_deadly(flag, step, work, *task):
     try:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return work(*task)
+    if step is not None:
+        threading.Thread(target=_dies_at, args=(step, *task), daemon=True).start()
     work(*task)  # what it wrote is there, and will be written again
     return os.kill(os.getpid(), signal.SIGKILL)
 
 
-DEADLY = ["_alone", "moments_of_columns", "multiply_columns", "_remainder", "_mixed", "_dot", "times", "_plant_strip"]
+def _dies_at(step, gang, hand):
+    """End this process once a part of a gang has taken so many steps."""
+    folder = gang[0] if isinstance(gang, tuple) else gang.folder
+    while not (folder / f"{step}-{hand[0]}").exists():
+        time.sleep(1e-4)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+DEADLY = ["_alone", "_remainder", "_mixed", "_dot", "times", "_plant_strip"]
 DEADLY += ["_search_part", "_seen", "score_tile", "revise_tile", "gather_strip"]
 
 
-@pytest.mark.parametrize("task", ["filter_columns", *(pytest.param(one, marks=pytest.mark.slow) for one in DEADLY)])
+@pytest.mark.parametrize("task", ["take_part", *(pytest.param(one, marks=pytest.mark.slow) for one in DEADLY)])
 def test_a_worker_that_dies_in_a_task_changes_nothing(processes, alone, tmp_path, task):
-    place = Deadly(
-        cluster=processes, memory="2GB", output=tmp_path / "out", solver=SOLVER, deadly=task, folder=tmp_path
-    )
+    require_survived(processes, alone, tmp_path, task)
+
+
+def require_survived(client, alone, tmp_path, task, step=None):
+    told = {"deadly": task, "step": step, "folder": tmp_path}
+    place = Deadly(cluster=client, memory="2GB", output=tmp_path / "out", solver=SOLVER, **told)
     found = METHOD.purify(drawn(), place=place)
     assert place.died == [task]
     assert (tmp_path / "flag").exists()
@@ -262,6 +300,30 @@ def test_a_worker_that_dies_in_a_task_changes_nothing(processes, alone, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize("task", ["take_part", "_alone"])
+def test_a_worker_that_dies_between_two_steps_changes_nothing(processes, alone, tmp_path, task, step):
+    require_survived(processes, alone, tmp_path, task, step)
+
+
+def test_a_worker_that_nobody_replaces_leaves_its_parts_to_the_others(alone, tmp_path):
+    with distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as cluster:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+        command += ["--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        lone = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        workers = [subprocess.Popen(command, env=lone, cwd=tmp_path, stderr=subprocess.DEVNULL) for _ in range(2)]
+        try:
+            with distributed.Client(cluster) as client:
+                client.wait_for_workers(2, timeout=60)
+                require_survived(client, alone, tmp_path, "take_part", 3)
+                assert len(client.ncores()) == 1
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("strips")
 def test_a_worker_that_dies_in_a_product_of_a_strip_changes_nothing(processes, alone, tmp_path):
-    test_a_worker_that_dies_in_a_task_changes_nothing(processes, alone, tmp_path, "_product")
+    require_survived(processes, alone, tmp_path, "_product")
