@@ -13,6 +13,7 @@ size gets to the end, even if its members take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -218,29 +219,33 @@ def take_part(gang: Gang, hand: Sequence[int]) -> list[Tensor] | None:
     """Take some parts to the end: their terms of the moments, if these are wanted. None if others do not follow."""
     meeting = Meeting(gang.folder, gang.graph.parts)
     try:
-        members = [_Member(gang, i) for i in hand]
-        for step in range(min(member.step for member in members) + 1, gang.polynomial.degree + 1):
-            if step:
-                meeting.wait(step - 1)
-            table = gang.mapped(step - 1) if step else None
-            for member in members:
-                if member.step < step:
-                    member.advance(table)
-        if gang.unit:
-            meeting.wait(gang.polynomial.degree)
-            factors = gang.unit_factors()
-            for member in members:
-                member.put(factors)
-        return [member.found() for member in members]
+        with ThreadPoolExecutor(1) as aside:
+            return _taken(gang, meeting, [_Member(gang, i, aside) for i in hand])
     except (Apart, FileNotFoundError):  # where a file is gone, another worker was given these parts, and is further on
         return None
+
+
+def _taken(gang: Gang, meeting: Meeting, members: Sequence[_Member]) -> list[Tensor]:
+    for step in range(min(member.step for member in members) + 1, gang.polynomial.degree + 1):
+        if step:
+            meeting.wait(step - 1)
+        table = gang.mapped(step - 1) if step else None
+        for member in members:
+            if member.step < step:
+                member.advance(table)
+    if gang.unit:
+        meeting.wait(gang.polynomial.degree)
+        factors = gang.unit_factors()
+        for member in members:
+            member.put(factors)
+    return [member.found() for member in members]
 
 
 class _Member:
     """A part of the rows on its way."""
 
-    def __init__(self, gang: Gang, i: int) -> None:
-        self._gang, self._i = gang, i
+    def __init__(self, gang: Gang, i: int, aside: Executor) -> None:
+        self._gang, self._i, self._aside = gang, i, aside
         self._matrix, self._roots = held(gang.graph, i), read(gang.roots[i], 1)
         self.step = gang.latest(i)
         self._now = self._state(self.step) if self.step >= 0 else torch.empty(0)
@@ -298,9 +303,10 @@ class _Member:
             stream.seek(rows.element_size() * rows.shape[1] * gang.graph.bounds[self._i])
             stream.write(rows.numpy().data)
         write_array(gang.state(step, self._i), self._now.numpy())
-        # All others have taken the step before, or this one could not be taken.
-        for old in (gang.table(step - 2), gang.state(step - 2, self._i)):
-            remove(old)
+        # All others have taken the step before, or this one could not be taken. Nobody waits for the system to do it.
+        self._aside.submit(remove, gang.state(step - 2, self._i))
+        if self._i == 0:
+            self._aside.submit(remove, gang.table(step - 2))
 
     def _state(self, step: int) -> Tensor:
         return torch.from_numpy(np.fromfile(self._gang.state(step, self._i), np.float32)).view(-1, self._gang.shape[1])

@@ -39,7 +39,7 @@ class OnCluster(TiledPlace):
     has_workers: ClassVar[bool] = True
 
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
-        """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns, that workers can share among them.
+        """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns.
 
         So wide a block takes up to twice as many columns through the matrix, but a fraction of the rounds. It is as
         wide however many workers there are, so that all find the same.
