@@ -121,7 +121,14 @@ def _pace(graph: str, run: Mapping[str, Any]) -> str:
 
 
 @measured(
-    "recipe-r50", "recipe-r500", "disk-products-default", "busy", "cluster", "products", "products-families", "billion"
+    "recipe-r50",
+    "recipe-r500",
+    "disk-products-default",
+    "busy",
+    "cluster-16-cores",
+    "products",
+    "products-families",
+    "billion",
 )
 def glance(*figures: Mapping[str, Any]) -> str:
     """What things take, from the smallest machine to the largest."""
@@ -134,16 +141,16 @@ def glance(*figures: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     worst = max(loaded[task]["busy / idle"] for task in _TASKS)
     rows.append(
-        ("the same and all else beside a process that never rests", cores, "", f"{worst:.1f} times idle at most")
+        ("the same, and everything else, beside a process that never rests", cores, "", f"{worst:.1f} times idle at most")
     )
     rows.append((
         f"purify {disk['edges_before'] / 1e6:.0f} M edges from disk, by default", f"{cores}, {disk['memory']}",
         f"{disk['seconds'] / 60:.0f} min", f"{disk['peak_bytes'] / 1e9:.1f} GB held",
     ))  # fmt: skip
-    first, last = workers["runs"][0], workers["runs"][-1]
+    run, alone = workers["runs"][0], workers["in_memory"][0]
     rows.append((
-        f"purify {first['nodes'] / 1e6:.2f} M nodes on a cluster", f"{last['workers']} workers of one thread",
-        f"{last['seconds']:.0f} s", f"{first['seconds'] / last['seconds']:.1f} times as fast as one worker",
+        f"purify {run['nodes']:,} nodes on a cluster", f"{run['workers']} workers on {workers['cores']} cores",
+        f"{run['seconds']:.0f} s", f"one thread in memory takes {alone['seconds']:.0f} s",
     ))  # fmt: skip
     graphs = [("communities", products), *((label, others[name]) for name, label in _FAMILIES.items())]
     for label, one in graphs:
