@@ -141,7 +141,12 @@ def glance(*figures: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     worst = max(loaded[task]["busy / idle"] for task in _TASKS)
     rows.append(
-        ("the same, and everything else, beside a process that never rests", cores, "", f"{worst:.1f} times idle at most")
+        (
+            "the same, and everything else, beside a process that never rests",
+            cores,
+            "",
+            f"{worst:.1f} times idle at most",
+        )
     )
     rows.append((
         f"purify {disk['edges_before'] / 1e6:.0f} M edges from disk, by default", f"{cores}, {disk['memory']}",

@@ -88,7 +88,7 @@ def _counted(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tens
             found = common.new_empty(len(plain))
             count_found[(len(plain),)](
                 few.starts, few.columns, rows[plain], many.starts, many.columns, others[plain], found,
-                _HUB.bit_length(), SOME=64, num_warps=2,
+                SOME=64, num_warps=2,
             )  # fmt: skip
             common[plain] = found
         if len(marked):

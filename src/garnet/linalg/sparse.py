@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,10 +16,7 @@ from torch.nn.functional import embedding_bag
 
 from garnet.errors import warnings_are
 from garnet.linalg.threads import share
-
-if TYPE_CHECKING:
-    from garnet.linalg.triton_ops import Multiplier
-
+from garnet.linalg.triton_ops import Multiplier, usable
 
 _ENTRIES = 1 << 27
 """Entries of a matrix for which numbers in double precision are made at a time."""
@@ -58,9 +55,7 @@ class SparseRows:
     @cached_property
     def multiplier(self) -> Multiplier | None:
         """The kernel for products with it; None on a CPU, or where there is none."""
-        from garnet.linalg.triton_ops import Multiplier, usable
-
-        return Multiplier(self) if usable(self.values) else None
+        return Multiplier(self.starts, self.columns, self.values) if usable(self.values) else None
 
     @cached_property
     def _csr(self) -> Tensor:

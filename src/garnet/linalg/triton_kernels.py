@@ -163,31 +163,31 @@ def count_marked(few_starts, few_columns, rows, slots, marks, words, result, SOM
     tl.store(result + pair, tl.sum(total, axis=0))
 
 
-@triton.jit(do_not_specialize=["steps"])
-def count_found(
-    few_starts, few_columns, rows, many_starts, many_columns, others, result, steps, SOME: tl.constexpr,
-):  # fmt: skip
-    """For each pair, how many entries of a row a search by halves finds in another of fewer than 2^steps entries."""
+@triton.jit
+def count_found(few_starts, few_columns, rows, many_starts, many_columns, others, result, SOME: tl.constexpr):
+    """For each pair, how many entries of a row a search by halves finds in another."""
     pair = tl.program_id(0)
     row = tl.load(rows + pair)
     begin = tl.load(few_starts + row)
     end = tl.load(few_starts + row + 1)
     other = tl.load(others + pair)
-    first = tl.load(many_starts + other)
-    last = tl.load(many_starts + other + 1)
+    theirs = many_columns + tl.load(many_starts + other)
+    count = (tl.load(many_starts + other + 1) - tl.load(many_starts + other)).to(tl.int32)
     some = tl.arange(0, SOME)
     total = tl.zeros((SOME,), dtype=tl.int32)
     for start in range(begin, end, SOME):
         real = start + some < end
         sought = tl.load(few_columns + start + some, mask=real, other=-1)
-        low = tl.zeros((SOME,), dtype=tl.int64) + first
-        high = tl.zeros((SOME,), dtype=tl.int64) + last
-        for _ in range(0, steps):
+        low = tl.zeros((SOME,), dtype=tl.int32)
+        high = low + count
+        left = count
+        while left > 0:  # as many halves as a row of this length has
             middle = (low + high) >> 1
             open_ = real & (low < high)
-            smaller = tl.load(many_columns + middle, mask=open_, other=0) < sought
+            smaller = tl.load(theirs + middle, mask=open_, other=0) < sought
             low = tl.where(open_ & smaller, middle + 1, low)
             high = tl.where(open_ & ~smaller, middle, high)
-        there = real & (low < last)
-        total += (there & (tl.load(many_columns + low, mask=there, other=-2) == sought)).to(tl.int32)
+            left = left >> 1
+        there = real & (low < count)
+        total += (there & (tl.load(theirs + low, mask=there, other=-2) == sought)).to(tl.int32)
     tl.store(result + pair, tl.sum(total, axis=0))

@@ -22,8 +22,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from garnet.linalg.sparse import SparseRows
-
 _QUERIES, _POOL, _DEPTH = 64, 128, 64  # rows, columns and coordinates of a product in registers
 _WARPS, _STAGES = 4, 4  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
@@ -112,14 +110,15 @@ class Multiplier:
     """A sparse matrix, ready for products with blocks of columns; see `Space.product`.
 
     Args:
-        rows: the matrix, in float32.
+        starts: (m + 1,) where the entries of each row begin, and the end.
+        columns: (nnz,) column of each entry.
+        values: (nnz,) float32.
     """
 
-    def __init__(self, rows: SparseRows) -> None:
-        # Not the rows themselves, which keep this: a ring of both would outlive its use.
-        self._starts, self._columns, self._values = rows.starts, rows.columns, rows.values
+    def __init__(self, starts: Tensor, columns: Tensor, values: Tensor) -> None:
+        self._starts, self._columns, self._values = starts, columns, values
         # A row that has thousands of entries would be waited for: several warps share it.
-        long = rows.starts.diff() > _LONG
+        long = starts.diff() > _LONG
         self._shared = tuple((which.nonzero()[:, 0].int(), warps) for which, warps in ((long, 8), (~long, 1)))
 
     def product(self, block: Tensor, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:

@@ -40,7 +40,9 @@ def collected(pieces):
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    "name", [one if one == "cora" else pytest.param(one, marks=pytest.mark.slow) for one in GRAPHS]
+)
 def test_what_is_found_on_disk_is_what_is_found_in_memory(name, tmp_path):
     graph, expected = GRAPHS[name], audit(GRAPHS[name])
     found = audit(graph, place=on_disk(output=tmp_path / "out"))
@@ -86,6 +88,7 @@ def test_the_very_edges_are_planted_that_are_planted_in_memory(name):
         assert usual_weight(work) == pytest.approx(float(np.median(graph.weights)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_of_many_edges_some_are_enough_to_rank_the_others(monkeypatch, tmp_path):
     clean = block_model(3000, mean_degree=14, homophily=0.95, seed=2)
     ends = np.sort(np.random.default_rng(0).integers(3000, size=(2, 1000)), axis=0)

@@ -75,7 +75,7 @@ class Killer:
 @pytest.mark.parametrize(
     ("stage", "pattern"),
     [
-        ("doubt", ".garnet-*/judged-0-0.bin"),
+        pytest.param("doubt", ".garnet-*/judged-0-0.bin", marks=pytest.mark.slow),
         pytest.param("plant 2 of 3", ".garnet-*/planted-1/spectral-0.bin", marks=pytest.mark.slow),
     ],
 )

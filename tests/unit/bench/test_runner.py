@@ -153,6 +153,7 @@ def test_a_record_of_other_defaults_is_told_and_measured_again_on_request(tmp_pa
     assert run(wanted, path).outdated == 0
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_measure_the_same_and_one_that_dies_fails_its_cell_alone(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (package / "deadly-1.dist-info").mkdir(parents=True)

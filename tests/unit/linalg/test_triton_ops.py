@@ -156,7 +156,7 @@ def test_products_with_a_sparse_matrix(monkeypatch, columns):
     dense[7] = 0
     dense[11] = 1
     block, minus = torch.randn(2, 60, columns, generator=generator).to(DEVICE)
-    multiplier = fused.Multiplier(to_rows(sp.csr_array(dense.numpy()), DEVICE))
+    multiplier = to_rows(sp.csr_array(dense.numpy()), DEVICE).multiplier
     image = dense.to(block) @ block
     torch.testing.assert_close(multiplier.product(block, 1.0, 0.0, None), image, rtol=1e-5, atol=1e-4)
     expected = 2 * image - 0.5 * block - minus

@@ -192,7 +192,7 @@ def test_any_number_of_workers_finds_the_same_edges(workers, alone):
     require_same(found, alone)
 
 
-@pytest.mark.parametrize(("workers", "parts"), [(1, 4), (2, 5)])
+@pytest.mark.parametrize(("workers", "parts"), [(1, 4), pytest.param(2, 5, marks=pytest.mark.slow)])
 def test_workers_that_have_several_parts_find_the_same_edges(workers, parts, alone):
     found = purified(workers, solver=SOLVER, parts=parts)
     assert found.parts == parts
@@ -204,6 +204,7 @@ def test_workers_that_may_hold_few_columns_find_the_same_edges(alone, monkeypatc
     require_same(purified(2, solver=SOLVER), alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.usefixtures("strips")
 def test_workers_that_may_not_hold_the_adjacency_find_the_same_edges(workers, alone):
@@ -306,6 +307,7 @@ def test_a_worker_that_dies_between_two_steps_changes_nothing(processes, alone, 
     require_survived(processes, alone, tmp_path, task, step)
 
 
+@pytest.mark.slow
 def test_a_worker_that_nobody_replaces_leaves_its_parts_to_the_others(alone, tmp_path):
     with distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as cluster:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
