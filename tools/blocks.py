@@ -14,7 +14,7 @@ from garnet.bench.study import load_study
 from garnet.bench.table import as_markdown, make_tables
 from garnet.errors import GarnetError
 from garnet.registry import known_name
-from tools import judging, leave_it_on, scaling, searches
+from tools import front_page, judging, leave_it_on, scaling, searches
 from tools.leaderboard import leaderboard
 from tools.markdown import NONE, table
 from tools.measured import measured
@@ -509,5 +509,5 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
         committee_speed, coverage, cuda_agreement, defense_speed, determinism, disk, leaderboard, ledger, multilevel,
         products, recipe, restarts, rounds, speed,
     )
-} | leave_it_on.BLOCKS | searches.BLOCKS | judging.BLOCKS | scaling.BLOCKS  # fmt: skip
+} | leave_it_on.BLOCKS | searches.BLOCKS | judging.BLOCKS | scaling.BLOCKS | front_page.BLOCKS  # fmt: skip
 """By the name that a page says."""
