@@ -14,6 +14,7 @@ from garnet.cli.audit import audit
 from garnet.cli.bench import bench_app
 from garnet.cli.bench_check import check
 from garnet.cli.clean import clean
+from garnet.cli.completion import completion, prepare
 from garnet.cli.console import err, out, printable, warn
 from garnet.cli.data import data_app
 from garnet.cli.demo import demo
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, purify, audit, judge, attack, train, predict, stress, report, info, clean):
+for command in (demo, purify, audit, judge, attack, train, predict, stress, report, info, clean, completion):
     reads = command in (purify, audit, judge, attack, train, predict, stress, info)
     app.command()(reads_tables(command, nodes=command is not judge) if reads else command)
 bench_app.command()(check)
@@ -44,6 +45,7 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Run the command; a warning of the library is one line, and an error too, with exit status 1."""
+    prepare()
     with warnings.catch_warnings():
         warnings.showwarning = _say_warning
         try:
