@@ -35,6 +35,7 @@ PAGES = pages()
 FENCE = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 PACKAGES = ["garnet", *sorted(f"garnet.{one.parent.name}" for one in (ROOT / "src/garnet").glob("*/__init__.py"))]
 PACKAGES = [name for name in PACKAGES if hasattr(importlib.import_module(name), "__all__")]
+SLOW = ("attack", "big-graphs", "cluster", "leave-it-on", "my-model", "stress")
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 STUBS = "".join(
     f'{name}() {{ printf "%q " {name} "$@"; echo; }}\n' for name in ("garnet", "python", "pip", "make", "export")
@@ -148,7 +149,7 @@ def small():
 
 def followed(page):
     """A page as a parameter; those that attack, train for long or need many processes are slow tests."""
-    slow = page.parent.name == "howto" and page.stem in ("attack", "cluster", "leave-it-on", "my-model", "stress")
+    slow = page.parent.name == "howto" and page.stem in SLOW
     return pytest.param(page, id=str(page.relative_to(ROOT).with_suffix("")), marks=pytest.mark.slow if slow else ())
 
 

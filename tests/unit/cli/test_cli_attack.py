@@ -296,6 +296,7 @@ def long_attack(tmp_path):
             one.process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(long_attack, tmp_path):
     running = long_attack()
