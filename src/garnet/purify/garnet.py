@@ -90,9 +90,8 @@ class GARNET(Purifier):
         refill: weight of new edges at a node for each unit of weight it has lost. `auto` is 2 where joined nodes have
             similar features or `k` is given, less the less similar they are, and zero without features. Used where
             planted edges determine the doubt.
-        overlap: how much sharing all neighbours counts in support, relative to twice the inner product of the two
-        points. score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of
-        appendix
+        overlap: how much sharing all neighbours counts in support, beside twice the inner product of the two points.
+        score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
             S; `distortion` is ||U^T e||^2 / ||V^T e||^2 of section 3.3.
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.

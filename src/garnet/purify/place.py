@@ -118,7 +118,7 @@ class Work(Protocol):
         """The rows of some nodes."""
 
     def edge_likeness(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Edges of the input, (2, s), all or of very many some; and the inner product of the rows of each, (s,)."""
+        """Edges of the input, (2, s), a sample if very many; and the inner product of each edge's rows, (s,)."""
 
     def base_graph(self, points: Block, settings: Settings) -> Base:
         """Each node joined to its k nearest."""
