@@ -228,7 +228,7 @@ def _give_matrix(data: Data, edges: Directed, n: int) -> None:
 
 
 def _cut_anew(batch: Data, names: list[str], edges: Directed, owners: NDArray[np.int64] | None) -> None:
-    """Tell a `Batch` where the edges of each graph begin in these attributes, for `batch[i]` and `to_data_list()`."""
+    """Record in a `Batch` where each graph's edges begin in these attributes, for `batch[i]` and `to_data_list()`."""
     count = int(batch.num_graphs)
     if owners is None or (np.diff(owners) < 0).any() or (len(owners) and owners.max() >= count):
         batch._slice_dict = batch._inc_dict = None
