@@ -196,7 +196,7 @@ def _bounds(
     parts: int | Callable[[int, int], int] | None,
     features: FeatureRows | None,
 ) -> tuple[int, ...]:
-    """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for some nodes.
+    """Cut the nodes into parts, none with over twice an equal share of nodes or of pairs, give or take a few nodes.
 
     Where that is balanced enough, a part consists of whole grains; see `grain_of`.
     """

@@ -78,7 +78,7 @@ def made_by(output: Path, run: str, name: str = "") -> Delivered | None:
 
 
 def describe(staged: Path, output: Path, run: str, facts: dict[str, Any], name: str = "") -> None:
-    """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
+    """Record in a finished folder's manifest which run made it, and what that found; a table's is created here.
 
     The files of a ledger belong to the result, not to the graph: they go when it is replaced.
 
