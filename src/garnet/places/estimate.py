@@ -34,11 +34,11 @@ class Workers:
 class Estimate:
     """What a purification or an audit will cost.
 
-    Seconds are those of cores of an AMD EPYC, on which the rates of `garnet.places.costs` were measured; another
-    machine may need a third or three times of it. How many products the solver needs depends on the spectrum, which
-    nobody knows before, and so does the number of cells that must be searched. On a cluster, what workers do is divided
-    among their threads, as far as there are parts for all; sending them their tasks is counted, waiting for storage is
-    not: what is read and written tells how fast that has to be.
+    Seconds are for cores of an AMD EPYC, on which the rates of `garnet.places.costs` were measured; another machine may
+    need a third or three times as long. The number of products that the solver needs depends on the spectrum, which is
+    not known beforehand, and so does the number of cells to search. On a cluster, the work is divided among the
+    workers' threads, as far as there are parts for all; sending tasks is counted, waiting for storage is not: what is
+    read and written tells how fast that has to be.
 
     Attributes:
         extent: size of the graph.
