@@ -37,8 +37,8 @@ class Estimate:
     Seconds are for cores of an AMD EPYC, on which the rates of `garnet.places.costs` were measured; another machine may
     need a third or three times as long. The number of products that the solver needs depends on the spectrum, which is
     not known beforehand, and so does the number of cells to search. On a cluster, the work is divided among the
-    workers' threads, as far as there are parts for all; sending tasks is counted, waiting for storage is not: what is
-    read and written tells how fast that has to be.
+    workers' threads, as far as there are parts for all; sending tasks is counted, waiting for storage is not: the bytes
+    read and written show how fast storage must be.
 
     Attributes:
         extent: size of the graph.
