@@ -164,7 +164,7 @@ def most_classes(different: int) -> int:
 
 
 def are_classes(labels: NDArray[Any]) -> bool:
-    """Whether integers number classes; models have an output for each, so that one absurd number makes them absurd."""
+    """Whether integers number classes; models have an output for each, so one absurd number would blow them up."""
     largest = int(labels.max(initial=0))
     return largest < most_classes(0) or largest < most_classes(len(np.unique(labels)))
 

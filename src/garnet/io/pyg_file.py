@@ -94,7 +94,7 @@ def _load(path: Path) -> Any:
 
 
 def _require_unfolding(path: Path) -> None:
-    """Refuse a zip file whose members are packed, as torch never does, and unfold to far more than they are."""
+    """Refuse a zip file with compressed members, which torch never writes, that unpack to far more than their size."""
     try:
         with zipfile.ZipFile(path) as archive:
             unfolded = sum(member.file_size for member in archive.infolist())
