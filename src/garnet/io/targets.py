@@ -82,8 +82,8 @@ def require_folder(path: Path, *, inputs: Iterable[Path] = ()) -> Path:
         Its absolute path, free of links.
 
     Raises:
-        GarnetError: it belongs to the system or is the user's home, or holds an input; or it is a file, or its parent
-            does not exist.
+        GarnetError: it is a place such as the root or the home folder, or holds an input; or it is a file, or its
+            parent does not exist.
     """
     with _asking(path):
         _require_name(path)
