@@ -14,7 +14,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 PACKAGES = ("numpy", "scipy", "torch", "pygarnet")
-"""Those whose version can change a figure."""
+"""Packages whose version can change a figure."""
 
 
 def machine() -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Step:
 
 
 Progress = Callable[[Step], None]
-"""Called as a stage begins, and now and then while it lasts; `print` will do."""
+"""Called as a stage begins, and occasionally while it runs; `print` will do."""
 
 
 class Stop(Exception):

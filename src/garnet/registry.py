@@ -183,7 +183,7 @@ ATTACKS = Registry(
     },
 )
 DATASETS = Registry("graph", "garnet.datasets", {})
-"""Functions that give a graph, of other packages alone: those of the library are in `garnet.datasets.catalog`."""
+"""Functions that return a graph, from other packages only: the library's own are in `garnet.datasets.catalog`."""
 
 
 def defense_named(name: str) -> Any:

@@ -94,7 +94,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "uai": (3_067, 28_308),
     "texas": (183, 279),
 }
-"""Nodes and edges of each, to be compared with what somebody else offers under its name; None where nobody counted."""
+"""Nodes and edges of each, to compare with what others offer under its name; None if not counted."""
 
 
 def graph_file(name: str, entry: Entry) -> Path | None:

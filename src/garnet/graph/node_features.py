@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError, brief
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "<na>", "?"})
-"""What stands for a value that is not known, in small letters."""
+"""Texts that stand for a missing value, in lower case."""
 
 _MOST_CATEGORIES = 200
 

@@ -19,7 +19,7 @@ from garnet.io.table_layout import TableOptions, listed
 from garnet.io.text_rows import fits
 
 ALL = "all"
-"""Of features: every column that is nothing else."""
+"""For features: every column with no other role."""
 
 _IDS = ("id", "node", "node_id", "nodeid", "name")
 _PARTS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}

@@ -14,7 +14,7 @@ from garnet.io.arrays import as_array, is_sparse_tensor, sound_matrix
 from garnet.io.limits import require_memory
 
 Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]
-"""The two ends of some pairs, and their weights; None if all of these are one."""
+"""The two endpoints of some pairs, and their weights; None if all weights are one."""
 
 Parts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Nodes for training, validation and testing."""

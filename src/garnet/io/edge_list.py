@@ -30,7 +30,7 @@ TEXT_MARKS = {
     ".txt": ("\t", ",", ";", "|", BLANKS),
     ".edges": ("\t", ",", ";", "|", BLANKS),
 }
-"""What may stand between the cells of a text with this ending, the likeliest first; it is what is written."""
+"""Possible delimiters of a text with this extension, likeliest first; the first is used for writing."""
 
 _ROWS_AT_ONCE = 1 << 16
 _SHORTEST_ROW = 4

@@ -26,7 +26,7 @@ from garnet.io.table_layout import TableOptions
 from garnet.io.text import reading
 
 Use = Literal["read", "stream", "write"]
-"""What a file is for: to be read, to be read piece by piece, or to be written."""
+"""The use of a file: reading, reading piece by piece, or writing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ class Format:
 
 
 NODE_FACTS = ("features", "labels", "split", "names", "sides")
-"""What a graph may have of its nodes."""
+"""Node data that a graph may have."""
 
 LONELY = "nodes without edges"
-"""Which a list of edges cannot hold."""
+"""Node data that an edge list cannot hold."""
 
 
 def _edge_list(ending: str, *candidates: str) -> Format:
@@ -87,7 +87,7 @@ FORMATS = (
     Format(ending=".json", open=open_node_link, holds=("labels", "names", LONELY), is_text=True),
     Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
 )
-"""The formats of single files. A folder holds a graph of OGB, or a list of edges in several Parquet files."""
+"""The formats of single files. A folder holds an OGB graph, or an edge list in several Parquet files."""
 
 
 def open_path(

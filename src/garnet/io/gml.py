@@ -20,7 +20,7 @@ _KEY = re.compile(r"[A-Za-z_]\w*")
 _DEEPEST = 100
 
 Item = dict[str, str]
-"""What is said of a node or an edge; a text has its quotes."""
+"""The values of a node or an edge; texts keep their quotes."""
 
 
 def open_gml(path: Path) -> EdgeSource:

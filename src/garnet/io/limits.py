@@ -9,13 +9,13 @@ from garnet import machine
 from garnet.errors import GraphError, ParameterError
 
 UNFOLD = "GARNET_UNFOLD"
-"""The environment variable that says how many times more than usual may be unfolded."""
+"""The environment variable that multiplies the limits of unpacking."""
 
 _UNFOLDED, _RATIO = 256_000_000, 50
-"""What may be unfolded from little, and how many times its size from more; real .npz files have up to 15 times."""
+"""What small files may unpack to, and the factor for larger ones; real .npz files have up to 15 times."""
 
 _TEXT_UNFOLDED, _TEXT_RATIO = 16_000_000, 20
-"""The same for packed text, whose rows take several times its bytes; real lists of edges have 3 to 12 times."""
+"""The same for compressed text, whose rows take several times its bytes; real edge lists have 3 to 12 times."""
 
 _NODES, _NODES_AN_ENTRY = 200_000, 100
 """How many nodes, or columns of features, are believed without any entry, and for each entry."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 MARKER = "garnet-run.json"
-"""The file that tells such a directory from any other; the run at work holds a lock on it."""
+"""The file that identifies such a directory; the active run holds a lock on it."""
 
 NOTES = "stage-*.json"
-"""Files that say what of a run is done, so that the same run goes on from there."""
+"""Files that record what a run has done, so the same run can resume."""
 
 EXCHANGING, ALL_REPLACED = "exchanging", "all-replaced"
 """Files that say that an earlier result is being exchanged, and that all of it has been moved here."""

@@ -18,7 +18,7 @@ from garnet.io.limits import require_plausible
 from garnet.io.text import reading
 
 Layout = Literal["benchmark", "csr", "csc", "coo"]
-"""That of the gnn-benchmark collection, or a format of SciPy's."""
+"""The layout of the gnn-benchmark collection, or a SciPy format."""
 
 _LISTED = ("row", "col", "data")
 _PARTS = ("idx_train", "idx_val", "idx_test")

@@ -17,10 +17,10 @@ from garnet.io.text import parse_table, read_lines, reading
 
 _CHUNK = _LONGEST_LINE = 1 << 24
 _GLANCE = 1 << 16
-"""Bytes of text from which the number of features is told."""
+"""Bytes of text from which to infer the number of features."""
 
 _SHORTEST_EDGE, _SHORTEST_NUMBER = 4, 2
-"""Bytes, the end of the line or the comma included."""
+"""Bytes, including the line ending or the comma."""
 
 # Reading holds each edge's endpoints twice, plus both its directions in the matrix and its transpose.
 _BYTES_AN_EDGE = 80

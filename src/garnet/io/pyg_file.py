@@ -21,13 +21,13 @@ from garnet.io.text import reading
 _FIELDS = (
     "edge_index", "edge_weight", "adj_t", "x", "y", "train_mask", "val_mask", "test_mask", "num_nodes", "pos", "batch",
 )  # fmt: skip
-"""What a `Graph` is read from; positions and batches tell how many nodes there are."""
+"""What a `Graph` is read from; positions and batches show how many nodes there are."""
 
 _DAMAGE = (
     ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, RuntimeError, TypeError,
     ValueError, struct.error,
 )  # fmt: skip
-"""How a broken file of torch.save shows itself, depending on where it is broken."""
+"""The errors of a broken torch.save file, depending on where it is broken."""
 
 
 def open_pt(path: Path) -> EdgeSource:

@@ -17,17 +17,17 @@ Column = str | int
 """A column by its name, or by its number from 1 on."""
 
 Duplicates = Literal["max", "sum", "count", "first"]
-"""What becomes of several rows for one edge: the largest weight, their sum, how many there are, or the first weight."""
+"""How to merge several rows for one edge: the largest weight, the sum, the number of rows, or the first weight."""
 
 HEADERS = (
     ("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2"),
     ("sender", "receiver"), ("payer", "payee"), ("source_id", "target_id"), ("from_id", "to_id"), ("id_1", "id_2"),
     ("follower", "followee"), ("citing", "cited"), ("origin", "destination"), ("head", "tail"),
 )  # fmt: skip
-"""What the columns of both ends are called, in small letters, where a table says so."""
+"""Recognised names of the endpoint columns, in lower case."""
 
 WEIGHTS = ("weight", "weights", "w")
-"""What a column of weights is called, likewise."""
+"""Recognised names of a weight column, likewise."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _FIRST_WORDS = ("from", "src", "source", "sender", "payer", "orig", "origin", "debtor", "follower", "citing")

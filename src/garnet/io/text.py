@@ -23,7 +23,7 @@ TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""With which some programs begin a text."""
+"""Some programs begin a text with it."""
 
 _CANNOT_READ = "Cannot read"
 _CHUNK = 1 << 20

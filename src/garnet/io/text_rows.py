@@ -31,7 +31,7 @@ Weights = NDArray[np.float64] | None
 """Of rows; None if they have none."""
 
 Columns = tuple[NDArray[Any], NDArray[Any], Weights, list[str] | None]
-"""The two ends of some rows, as integers; the rows' weights; and names, if ends are places among these."""
+"""The endpoints of some rows, as integers; the rows' weights; and names, if endpoints are positions among these."""
 
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _ROWS_AT_ONCE = 1 << 16

@@ -19,13 +19,13 @@ from garnet.linalg.threads import crew, has_mkl, one_thread, share
 T = TypeVar("T")
 
 _PIECE = 1 << 26
-"""Multiplications of a piece: a millisecond's work."""
+"""Multiplications per piece: a millisecond's work."""
 
 _NARROW = 32
 """Columns of a product up to which its transpose is faster."""
 
 _FEWEST = 64
-"""Rows of a piece at least: a product with few is slow."""
+"""Least rows of a piece: a product with few is slow."""
 
 
 def product(

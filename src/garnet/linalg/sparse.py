@@ -19,7 +19,7 @@ from garnet.linalg.threads import share
 from garnet.linalg.triton_ops import Multiplier, usable
 
 _ENTRIES = 1 << 27
-"""Entries of a matrix for which numbers in double precision are made at a time."""
+"""Entries of a matrix converted to double precision at a time."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from garnet.graph.graph import Graph
 from garnet.processors import Load
 
 SMALL = 50_000
-"""Nodes and entries of the adjacency up to which one thread is about the fastest, on an idle machine, too."""
+"""Nodes and adjacency entries up to which one thread is about the fastest, even on an idle machine."""
 
 _LOOK = 0.25  # seconds between two checks on other programs
 

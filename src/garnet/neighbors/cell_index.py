@@ -14,7 +14,7 @@ from garnet.neighbors.distances import GROUP, ask, lift, nearest_of_lifted, tile
 from garnet.neighbors.quantizer import Quantizer, sorted_places
 
 Fetch = Callable[[int], tuple[Tensor, Tensor]]
-"""Gives the points of a cell, as `lift` makes them, and their numbers."""
+"""Returns the points of a cell, as `lift` makes them, and their numbers."""
 
 
 @dataclass(frozen=True)

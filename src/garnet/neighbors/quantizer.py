@@ -12,7 +12,7 @@ from torch import Tensor
 from garnet.neighbors.distances import away_from, smallest, tile_rows
 
 Closest = Callable[[Tensor, Tensor, int], Tensor]
-"""Gives the closest of some centres to each of some points."""
+"""Returns the centres closest to each of some points."""
 
 _ROUNDS = 3
 _VOTES = 4

@@ -57,7 +57,7 @@ class Slot:
 
 
 RowFile = Path | Slot
-"""Where the rows of a part are."""
+"""Where the rows of a part are kept."""
 
 
 def read(place: RowFile, width: int) -> Tensor:

@@ -27,7 +27,7 @@ from garnet.spectral.block_space import Polynomial, Space, by_products, moments_
 T = TypeVar("T")
 
 _ITSELF = Polynomial(centre=0.0, half=1.0, degree=1)
-"""What makes a product of a filter."""
+"""The function that multiplies in a filter."""
 
 
 class TiledSpace:

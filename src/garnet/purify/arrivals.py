@@ -16,7 +16,7 @@ from garnet.errors import GraphError, brief
 Names = NDArray[Any]
 
 _DIGITS = 18
-"""Which every integer of 64 bits can have."""
+"""Digits that every 64-bit integer can have."""
 
 
 class Arrivals(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 Numbers = NDArray[np.float64]
 
 WEAK = 0.65
-"""Up to this power, planted edges look too much like others to say which are made up, or how many."""
+"""Up to this power, planted edges look too similar to others to say which edges are made up, or how many."""
 
 # The prior, before any edge is looked at. It was chosen on the ten published poisoned graphs, and what concerns degrees
 # also on our own attacks on Cora; docs/results/audit.md.
@@ -26,14 +26,14 @@ _HELD = np.array([0.005, 0.0005])
 # Strata of similar degrees; planted edges are compared with the others within each.
 _MOST_STRATA = 7
 _PLANTED_IN_STRATUM = 30
-"""Fewer would say too little; so a graph with few planted edges has fewer strata."""
+"""Fewer would show too little; so a graph with few planted edges has fewer strata."""
 
 # Where the searches end.
 _ENOUGH = 100_000
 """Edges to learn from."""
 _ROUNDS = 100
 _SETTLED = 1e-3
-"""A round of expectation and maximisation that changes no chance by so much is the last."""
+"""Expectation maximisation stops when no probability changes by this much."""
 _NEWTON_STEPS = 50
 _NEWTON_SETTLED = 1e-6
 _RIDGE = 1e-3

@@ -18,7 +18,7 @@ from garnet.io.graphml import draw_graphml
 from garnet.purify.result import AnyLedger, Ledger
 
 DRAWINGS = {".graphml": draw_graphml, ".gexf": draw_gexf}
-"""What writes a drawing, by the ending of its file."""
+"""The writers of drawings, by file extension."""
 
 
 def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger, *, dropped: bool = True) -> Drawing:

@@ -16,7 +16,7 @@ from garnet.purify.settings import Scaling
 from garnet.purify.suspicion import looks
 
 LEAST_VALUE = 1e-3
-"""Eigenvalues nearer to zero would throw the ends of an edge farther than any first order holds."""
+"""Eigenvalues closer to zero would move endpoints farther than a first-order expansion holds."""
 
 
 @dataclass(frozen=True, eq=False)

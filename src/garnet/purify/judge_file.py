@@ -28,7 +28,7 @@ from garnet.purify.suspicion import Concentration, Suspicion
 from garnet.purify.verdicts import Usual
 
 PART = "judge"
-"""The array that says what the others are; these have names that begin so."""
+"""The array that describes the others, whose names begin with this."""
 AGAIN = "it has nothing to judge new edges by; make it again with this version, by {}."
 """Why a file of an earlier version is refused."""
 

@@ -17,9 +17,9 @@ from garnet.purify.newcomers import ENOUGH_EDGES, Newcomers
 from garnet.purify.verdicts import Usual, Verdicts
 
 AT_ONCE = 1 << 14
-"""Edges that are judged together: few enough that the points of their ends stay in a processor's cache."""
+"""Edges judged together: few enough for their endpoints' points to stay in a processor's cache."""
 QUANTILES = 1_001
-"""Of the scores of the graph's own edges, which are kept to compare those of new edges with."""
+"""Quantiles of the graph's own scores, kept for comparison with those of new edges."""
 
 _LOOP = "both ends are one node"
 _BLIND = "edges that were planted look like those of this graph"

@@ -21,7 +21,7 @@ PARQUET = ".parquet"
 
 Times = NDArray[Any]
 Judge: TypeAlias = "Callable[[Sequence[Any], Sequence[Any]], NDArray[np.bool_]]"
-"""Tells of rows, by both ends, which are to be written."""
+"""Says which rows to write, given both endpoints."""
 
 
 def keeps_rows(source: Path, output: Path) -> bool:

@@ -41,7 +41,7 @@ _EDGES = 1 << 27
 """Edges that are looked at together."""
 
 MOST_EDGES = 5_000_000
-"""Edges that are compared to find what features weigh; of more, every so manyth is."""
+"""Edges compared to find the weight of features; a regular sample if there are more."""
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from garnet.purify.suspicion import LEAST_TRUST
 from garnet.purify.trust import trust_of, uphold
 
 _AT_ONCE = 1 << 16
-"""Pairs that are judged together: few enough that their points do not fill the memory."""
+"""Pairs judged together: few enough for their points to fit in memory."""
 _REMEMBERED = 4
 """Questions whose answers are kept: an attack asks the same of its pairs at every step, and of its flips in between."""
 

@@ -16,7 +16,7 @@ from garnet.purify.suspicion import Concentration, Seen, Suspicion
 from garnet.spectral.spectrum import Spectrum
 
 Block = Any
-"""A tall matrix, one row a node: a tensor in memory, or a handle to what a disk or a cluster holds."""
+"""A tall matrix, one row per node: a tensor in memory, or a handle to what a disk or a cluster holds."""
 Base = Any
 """The edges of the base graph, as a place keeps them."""
 Scored = Any
@@ -86,9 +86,9 @@ class Neighborhoods(NamedTuple):
 
 
 Counted = Callable[[TileEdges, Measured], Tensor]
-"""Of the edges of a tile, numbers that are added up at both of their ends, (m, q)."""
+"""For the edges of a tile, numbers to sum at both endpoints, (m, q)."""
 Revised = Callable[[TileEdges, Measured, Tensor, Tensor], tuple[TileEdges, Measured]]
-"""The edges of a tile as they become when the numbers of the nodes at either side are known, (rows, q) each."""
+"""The edges of a tile, revised by the values of the nodes on either side, (rows, q) each."""
 
 
 class Work(Protocol):

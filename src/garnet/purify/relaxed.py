@@ -17,7 +17,7 @@ Way = Literal["still", "turning", "open"]
 `turning`: they pass the eigenvectors too, as perturbation theory has these turn. `open`: as if all pairs were kept, for
 what a purifier drops bends what it makes of others all the same."""
 Judge = Callable[[Tensor], Tensor]
-"""Pairs of nodes (2, q), none of them an edge -> (q,) what each would weigh for the model as an edge of weight one."""
+"""Pairs of nodes (2, q), none an edge -> (q,) what the model would see of each as an edge of weight one."""
 
 
 class Relaxed(Protocol):

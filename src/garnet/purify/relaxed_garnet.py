@@ -27,7 +27,7 @@ _SOFT = 0.05
 _LEAST_GAP = 1e-2
 """Between eigenvalues: the smaller the gap, the farther two vectors turn into each other, and the less it says."""
 _SOLVED, _SOLVER_STEPS = 1e-2, 30
-"""Where the solver of the resolvents stops; few steps keep a narrow gap at the end of the spectrum from ruling all."""
+"""Where the resolvent solver stops; few steps keep a narrow gap at the end of the spectrum from dominating."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ Weight = Literal["auto", "trust", "similarity", "score", "one"]
 RANK = 70
 """Eigenpairs."""
 MOST_BY_GAP = 100
-"""Eigenpairs among which the largest gap is looked for."""
+"""Eigenpairs among which to look for the largest gap."""
 PAIRS_A_CLASS = 10
 """Eigenpairs for each class, the paper's own rule (appendix F)."""
 LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
@@ -33,15 +33,15 @@ LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
 ENOUGH_NEIGHBORS = 15
 """Neighbours of a node in all, those of the input counted, where a share of all edges is doubted."""
 SHARED_AMONG = 10
-"""Near neighbours among which is shared what a node has lost, where planted edges tell how much."""
+"""Near neighbours that share the weight a node has lost, where planted edges determine it."""
 CAUTION = 7.0
-"""A made-up edge that stays does so many times the harm of a true one that goes."""
+"""How many times worse it is to keep a made-up edge than to drop a true one."""
 REFILL = 2.0
-"""Weight of new edges at a node for each unit of weight that was taken from it, where edges join alike nodes."""
+"""Weight of new edges at a node for each unit of weight it has lost, where edges join similar nodes."""
 FEATURE_WEIGHT = 1.5
-"""Scale of the features beside the spectrum, where edges join nodes of alike features."""
+"""Scale of the features relative to the spectrum, where edges join nodes with similar features."""
 ALIKE = 0.4
-"""How alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it, for the full weight."""
+"""How alike the features of joined nodes must be for the full weight; see `garnet.purify.features.alikeness`."""
 LEAST_SAY, ENOUGH_SAY = 0.1, 0.4
 """Share of that weight which features have where edges tell nothing of them; and from which on edges tell enough of
 who is alike that those which look made up can be doubted in full. The latter was decided on squirrel and chameleon."""

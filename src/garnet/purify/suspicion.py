@@ -14,7 +14,7 @@ from garnet.purify.calibration import WEAK, Evidence, learn
 from garnet.purify.features import scale
 
 MOST_LEARNT = 100_000
-"""Edges of the input that are compared with the planted ones; of more, every so manyth is."""
+"""Input edges compared with the planted ones; a regular sample if there are more."""
 
 # Weights, as in the audit; docs/results/audit.md says on which graphs they were chosen.
 _NEIGHBORS_COUNT_FULLY = 8.0
@@ -27,11 +27,11 @@ _SHARE_FOR_POWER = 6.0
 """The share of edges that can be taken for made up, for each unit of power beyond the weakest: who tells them badly
 cannot know that they are many. Decided on drawn block models."""
 _SPREADS = 0.7
-"""How far the doubt in the other edges of its ends counts for an edge."""
+"""How much the doubt in the other edges of its endpoints counts for an edge."""
 _HELD = 4.0
 """So many edges of the usual doubt are counted among those of each node."""
 LEAST_TRUST = 0.25
-"""An edge that is trusted less is dropped."""
+"""An edge trusted less than this is dropped."""
 LEAST_REFILL = 0.02
 """Of the mean weight of an edge: new edges that would weigh less are not worth their place."""
 

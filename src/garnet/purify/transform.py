@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Fill = Literal["zeros", "mean"]
-"""What attributes of edges are for new ones."""
+"""How to fill edge attributes for new edges."""
 
 GIVEN, ADDED = "edge_weight_given", "edge_added"
 """Under which the weights that edges had are kept, and which edges are new is said."""

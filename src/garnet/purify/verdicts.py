@@ -20,7 +20,7 @@ VERDICTS = ("believe", "doubt", "unknown")
 MOST_NEW = 0.05
 """New edges for each edge of the graph: of more, what the graph told is out of date."""
 MOST_UNKNOWN = 0.2
-"""Share of the new edges that nothing can be said of."""
+"""Share of the new edges about which nothing can be said."""
 MOST_APART = 0.15
 """The largest gap between the distributions of scores of new edges and of the graph's own: of the new ones at least as
 large a share is of another kind. Where true edges were held out, and where half is made up, how large it is says
@@ -28,7 +28,7 @@ docs/howto/new-edges.md."""
 _CHANCE = 1.95
 """Beyond so many times the root of 1 / new + 1 / own, a gap is chance once in a thousand times (Kolmogorov-Smirnov)."""
 ENOUGH = 30
-"""Fewer edges are not compared with anything."""
+"""Fewer edges than this are not compared with anything."""
 
 
 class Usual(NamedTuple):
@@ -114,7 +114,7 @@ class Judging(Protocol):
 
 
 Later = Callable[[], Any]
-"""Makes what judges later edges, once somebody asks."""
+"""Makes the judge of later edges on request."""
 
 
 class Tally:

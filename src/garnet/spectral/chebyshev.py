@@ -26,10 +26,10 @@ _CROWDED = 0.01
 """Leading eigenvalues that lie within this share of the largest are too close for a filter of moderate degree."""
 
 _PATIENCE = 3
-"""Blocks that are to halve the residuals of the pairs that lag behind, or these are looked for themselves."""
+"""Blocks that must halve the residuals of the lagging pairs; otherwise these are searched for directly."""
 
 _BEYOND = 1.4
-"""How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
+"""The depth to which a filter lifts below the largest eigenvalue, relative to that of the last wanted one."""
 
 _HOPELESS = 8.0
 """Times the tolerance that residuals may be after one of these."""

@@ -13,7 +13,7 @@ from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.low_rank import LowRank
 
 Product = Callable[[Tensor], Tensor]
-"""A symmetric (n, n) matrix as what it makes of a block (n, c)."""
+"""A symmetric (n, n) matrix as its product with a block (n, c)."""
 
 
 def resolvent(
