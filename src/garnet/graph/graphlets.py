@@ -15,7 +15,7 @@ ORBITS = (
     "leaf of a star of 4", "centre of a star of 4", "cycle of 4", "tail of a paw", "side of a paw", "joint of a paw",
     "tip of a diamond", "waist of a diamond",
 )  # fmt: skip
-"""What the columns count, numbered as by Przulj (2007); his next, the clique of 4, is left out.
+"""What the columns count, numbered as by Przulj (2007); the next one there, the clique of 4, is left out.
 
 A paw is a triangle with a tail: its joint has the tail, its sides do not. A diamond is a cycle of 4 with one chord: its
 waist has the chord, its tips do not.

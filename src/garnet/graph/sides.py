@@ -12,8 +12,8 @@ from scipy.sparse.csgraph import connected_components
 from garnet.errors import BipartiteWarning, GraphError
 
 EVEN_CYCLES = 10
-"""Independent cycles, all of them even, from which on a graph looks bipartite: of one that knows no sides each would be
-odd about half of the time, so that it has so many by chance once in a thousand times."""
+"""A graph with at least this many independent cycles, all of them even, looks bipartite: in a graph without sides each
+would be odd about half of the time, so this many even ones come by chance once in a thousand times."""
 _FEW = 1 << 15  # nodes around the one with most neighbours, checked before all others
 
 

@@ -20,8 +20,8 @@ Parts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Nodes for training, validation and testing."""
 
 RowIs = Literal["direction", "either", "edge"]
-"""What a pair is: one direction of an edge, whose other one must be there too; or an edge; or either of the two, an
-edge where no pair is given in both directions, as in most lists of edges."""
+"""What a pair stands for: one direction of an edge, whose reverse must be there too; or an edge; or either of the two:
+an edge if no pair is given in both directions, as in most edge lists."""
 
 
 def checked_size(n: Any) -> int:

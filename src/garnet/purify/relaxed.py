@@ -13,9 +13,9 @@ from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
 
 Way = Literal["still", "turning", "open"]
-"""How gradients pass a purifier. `still`: eigenvectors stay as they are, and a pair that would be dropped has none.
-`turning`: they pass the eigenvectors too, as perturbation theory has these turn. `open`: as if all pairs were kept, for
-what a purifier drops bends what it makes of others all the same."""
+"""How gradients flow through a purifier. `still`: eigenvectors are fixed, and a pair that would be dropped has none.
+`turning`: they also flow through the eigenvectors, which turn as in perturbation theory. `open`: as if all pairs were
+kept, since what a purifier drops still affects how it treats others."""
 Judge = Callable[[Tensor], Tensor]
 """Pairs of nodes (2, q), none an edge -> (q,) what the model would see of each as an edge of weight one."""
 

@@ -43,8 +43,8 @@ FEATURE_WEIGHT = 1.5
 ALIKE = 0.4
 """How alike the features of joined nodes must be for the full weight; see `garnet.purify.features.alikeness`."""
 LEAST_SAY, ENOUGH_SAY = 0.1, 0.4
-"""Share of that weight which features have where edges tell nothing of them; and from which on edges tell enough of
-who is alike that those which look made up can be doubted in full. The latter was decided on squirrel and chameleon."""
+"""Share of that weight that features have where edges say nothing about them; and above which edges show well enough
+which nodes are alike for suspicious ones to be doubted in full. The latter was decided on squirrel and chameleon."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,8 +38,8 @@ _ROUGHLY = 0.25
 """What residuals of a coarser matrix may be, over the tolerance: where eigenvalues crowd, small ones say little."""
 
 _SMOOTHER, _PASSES = 0.1, 3
-"""The first filter after a coarser matrix damps what lies more than this share of the largest eigenvalue below it; then
-what lies farther below than the wanted ones; and how many filters there are at most."""
+"""The first filter after a coarser matrix damps values more than this share of the largest eigenvalue below it; later
+ones damp values farther below it than the wanted ones; and the maximum number of filters."""
 
 
 @dataclass(frozen=True, kw_only=True)
