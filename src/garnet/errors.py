@@ -1,4 +1,4 @@
-"""What can go wrong, said in one sentence that names the value and what to do about it."""
+"""What can go wrong: each error is one sentence that names the value and says what to do about it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ParameterError(GarnetError, ValueError):
 
 
 class BudgetError(GarnetError, ValueError):
-    """An attack may not, or cannot, change so much."""
+    """An attack may not, or cannot, change that much."""
 
 
 class AttackError(GarnetError, RuntimeError):
-    """An attack did what it may not do, or cannot do what it was asked for."""
+    """An attack broke its rules, or cannot do what it was asked to do."""
 
 
 class ConvergenceError(GarnetError, RuntimeError):
@@ -42,12 +42,12 @@ class MissingExtra(GarnetError, ImportError):
         self._said = package, purpose, cure
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
-        """As it is pickled, on its way from a worker: by what it was made of."""
+        """Pickle it by its arguments, on its way from a worker."""
         return type(self), self._said
 
 
 class GarnetWarning(UserWarning):
-    """Everything the library warns of; the command line turns it into one line."""
+    """Every warning of the library; the command line turns it into one line."""
 
 
 class RankWarning(GarnetWarning):
@@ -59,7 +59,7 @@ class BipartiteWarning(GarnetWarning):
 
 
 class RecallWarning(GarnetWarning):
-    """A search found fewer of the neighbours than it was asked for; the message says how many."""
+    """A search found fewer neighbours than it was asked for; the message says how many."""
 
 
 class ConvergenceWarning(GarnetWarning):
@@ -71,7 +71,7 @@ _SHORT.maxother = 120
 
 
 def brief(value: object) -> str:
-    """A value as a sentence can have it: its `repr` on one line, cut short, whatever its class makes of `repr`.
+    """A value in a form that fits a sentence: its `repr` on one line, cut short, whatever its class makes of `repr`.
 
     Example:
         >>> brief([[[]]]), len(brief("x" * 1000))
@@ -86,10 +86,10 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def warnings_are(action: Literal["ignore", "error"], *categories: type[Warning]) -> Iterator[None]:
-    """Treat warnings of some categories this way, and then all as before.
+    """Treat warnings of some categories this way for a while, then restore the filters.
 
-    The filters are those of the process. Two threads that save and restore them in turn could leave those of one behind
-    for good, so they wait for each other.
+    The filters belong to the process. Two threads that saved and restored them in turn could leave one thread's filters
+    behind for good, so they wait for each other.
     """
     with _LOCK, warnings.catch_warnings():
         for category in categories:

@@ -14,7 +14,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 PACKAGES = ("numpy", "scipy", "torch", "pygarnet")
-"""Those whose version can change a figure."""
+"""Packages whose version can change a figure."""
 
 
 def machine() -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _processor() -> str:
 
 
 def _version(package: str) -> str | None:
-    if package == "pygarnet":  # it may run from a checkout that nobody has installed
+    if package == "pygarnet":  # it may run from a checkout that is not installed
         return __version__
     try:
         return version(package)
@@ -61,7 +61,7 @@ def physical_memory() -> int:
 
 def peak_memory() -> int:
     """Largest resident size of this process so far, in bytes; 0 where the system does not say."""
-    # On Linux a process inherits the other figure from the one that started it.
+    # On Linux a process inherits the other figure from its parent.
     with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])

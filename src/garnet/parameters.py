@@ -1,4 +1,4 @@
-"""What parameters may be: the annotation of a dataclass's field says it, and one voice refuses what is not."""
+"""What parameters may be: the annotations of a dataclass's fields say it, and one place refuses everything else."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import torch
 
 from garnet.errors import ParameterError, brief
 
-# No count of anything in a model or an attack is larger; torch and NumPy fail in other words where one is.
+# No count in a model or an attack is larger; torch and NumPy would fail with messages of their own.
 _MOST = 2**31 - 1
-# Nor is any number, but for infinity: float32 ends at 3.4e38, and numbers are multiplied.
+# Nor is any number, except infinity: float32 ends at 3.4e38, and numbers are multiplied.
 _LARGEST = 1e30
 LATER = "later"
 """In the metadata of a dataclass's field: records that are older do not have it. What says, in records and their keys,
@@ -26,7 +26,7 @@ what was measured leaves it out while it has its default, so that older records 
 
 
 def _python(value: Any) -> Any:
-    """A value of NumPy's as Python's; torch and JSON want those."""
+    """A NumPy value as a Python one, which torch and JSON want."""
     return value.item() if issubclass(type(value), np.generic) else value
 
 
@@ -36,7 +36,7 @@ class Rule:
 
     Attributes:
         broken: given a value, what it must be, in words that follow "must be"; None if it is that already.
-        plain: what is stored of a value that is fine.
+        plain: what is stored of a valid value.
     """
 
     broken: Callable[[Any], str | None]
@@ -44,13 +44,13 @@ class Rule:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is an integer, and not a truth value."""
+    """Whether it is an integer, and not a boolean."""
     # The type itself is asked, here and below: `isinstance` believes what an object says of its class.
     return issubclass(type(value), int | np.integer) and type(value) is not bool
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold, and not NaN or a truth value."""
+    """Whether it is a number that a float can hold, and not NaN or a boolean."""
     if not is_whole(value) and not issubclass(type(value), float | np.floating):
         return False
     try:
@@ -71,7 +71,7 @@ def whole(least: int, most: int = _MOST) -> Rule:
 
 
 def number(wanted: str, holds: Callable[[float], bool], *, infinite: bool = False) -> Rule:
-    """A number, finite unless it is said otherwise, of which something holds."""
+    """A number that meets a condition; finite unless stated otherwise."""
 
     def broken(value: Any) -> str | None:
         if not is_number(value) or not (infinite or math.isfinite(value)) or not holds(value):
@@ -82,7 +82,7 @@ def number(wanted: str, holds: Callable[[float], bool], *, infinite: bool = Fals
 
 
 def _device(value: Any) -> str | None:
-    """Whether torch has it is asked when work begins, because only memory on the device tells."""
+    """Whether torch has it is checked when work begins, because only allocating on the device shows it."""
     try:
         if issubclass(type(value), str) and torch.device(value):
             return None
@@ -116,21 +116,21 @@ Device = Annotated[str, Rule(_device)]
 
 
 class Checked:
-    """A dataclass that refuses, as it is made, what the annotations of its fields do not allow."""
+    """A dataclass whose constructor refuses what the annotations of its fields do not allow."""
 
     def __post_init__(self) -> None:
         require_parameters(self)
 
 
 def require_parameters(owner: Any) -> None:
-    """Refuse, in one sentence, a parameter of a dataclass that its annotation, or the rules of its class, do not allow.
+    """Refuse, in one sentence, a parameter of a dataclass that its annotation or the rules of its class do not allow.
 
-    To be called by `__post_init__`. Annotations that say nothing of values, such as `Any`, allow everything. What
-    depends on several parameters, a class yields from `_rules`; see `require_rules`. NumPy's numbers become Python's,
-    integers become floats where these are meant, and lists become tuples, so that torch and JSON take them all.
+    To be called by `__post_init__`. Annotations that say nothing about values, such as `Any`, allow everything. A class
+    yields rules that involve several parameters from `_rules`; see `require_rules`. NumPy numbers become Python
+    numbers, integers become floats where floats are meant, and lists become tuples, so torch and JSON take them all.
 
     Raises:
-        ParameterError: a parameter is not what it must be.
+        ParameterError: a parameter is not allowed.
     """
     kind: Any = type(owner)
     for name, rule in _rules_of(kind).items():
@@ -142,10 +142,10 @@ def require_parameters(owner: Any) -> None:
 
 
 def require_arguments(function: str, **arguments: tuple[Any, Any]) -> None:
-    """Refuse, in one sentence, an argument of a function: for each its value, and what it may be as an annotation.
+    """Refuse, in one sentence, an argument of a function; each is given as its value and an annotation.
 
     Raises:
-        ParameterError: an argument is not what it must be.
+        ParameterError: an argument is not allowed.
     """
     for name, (value, annotation) in arguments.items():
         _require(_rule(annotation), value, name, function)
@@ -156,7 +156,7 @@ def require_rules(owner: Any, rules: Iterable[tuple[str, bool, str]]) -> None:
 
     Args:
         owner: whose parameters they are.
-        rules: name, whether it is fine, and what it must be; one at a time, so that a rule may count on those before.
+        rules: name, whether it is valid, and what it must be; one at a time, so a rule may rely on those before it.
 
     Raises:
         ParameterError: a rule is broken.
@@ -177,17 +177,17 @@ def _refusal(wanted: str, value: Any, name: str, owner: str) -> ParameterError:
 
 @cache
 def _rules_of(kind: type) -> dict[str, Rule]:
-    """What the annotations of a dataclass say of its fields; nothing where they cannot be resolved."""
+    """What the annotations of a dataclass say about its fields; nothing where they cannot be resolved."""
     try:
         hints = get_type_hints(kind, include_extras=True)
     except (NameError, AttributeError, TypeError):
         return {}
-    # Where None is the default, whoever reads the message did not want it.
+    # Where None is the default, the reader of the message did not want it.
     return {one.name: _rule(hints[one.name], default=one.default) for one in fields(kind) if one.init}
 
 
 def _rule(annotation: Any, *, default: Any = ...) -> Rule:
-    """What an annotation says of a value."""
+    """What an annotation says about a value."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         own = next((one for one in parts[1:] if isinstance(one, Rule)), None)
@@ -202,7 +202,7 @@ def _rule(annotation: Any, *, default: Any = ...) -> Rule:
         return _several(_rule(parts[0]))
     if origin is collections.abc.Callable:
         return _holding("a function", callable)
-    # What a protocol is generic in, no value shows.
+    # No value shows the type arguments of a generic protocol.
     return _simple(origin if getattr(origin, "_is_protocol", False) else annotation)
 
 
@@ -219,11 +219,11 @@ def _simple(kind: Any) -> Rule:
         return _holding("None", lambda value: value is None)
     try:
         issubclass(object, kind)
-    except TypeError:  # no class, or a protocol that cannot be asked for
+    except TypeError:  # no class, or a protocol that cannot be checked
         return Rule(lambda value: None, lambda value: value)
     abstract = getattr(kind, "_is_protocol", False) or inspect.isabstract(kind)
     named = kind.__name__.lower() if abstract else kind.__name__
-    # A class is callable, too, but is no solver: its parentheses were forgotten.
+    # A class is callable, too, but is not a solver: its parentheses were forgotten.
     return _holding(f"a {named}", lambda value: issubclass(type(value), kind) and not issubclass(type(value), type))
 
 
@@ -232,7 +232,7 @@ def _holding(wanted: str, holds: Callable[[Any], bool]) -> Rule:
 
 
 def _either(rules: Sequence[Rule], unsaid: str | None) -> Rule:
-    """One of several rules; all of them are named in a message, but for one."""
+    """One of several rules; a message names all of them but one."""
 
     def broken(value: Any) -> str | None:
         wanted = [rule.broken(value) for rule in rules]
@@ -245,7 +245,7 @@ def _either(rules: Sequence[Rule], unsaid: str | None) -> Rule:
 
 
 def _several(rule: Rule) -> Rule:
-    """A tuple or a list, not empty, of values that each keep a rule."""
+    """A non-empty tuple or list of values that each satisfy a rule."""
 
     def broken(value: Any) -> str | None:
         if not issubclass(type(value), tuple | list) or not len(value):
@@ -265,7 +265,7 @@ def require_device(name: Any, owner: str) -> None:
     require_arguments(owner, device=(name, Device))
     try:
         torch.zeros(1, device=name).cpu()
-    # What a backend that is not there raises is up to the backend.
+    # What an absent backend raises is up to the backend.
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise _refusal("a device that torch has here", name, "device", owner) from error
 

@@ -1,4 +1,4 @@
-"""How many processors this process may use, and how many of them nobody else is using."""
+"""How many processors this process may use, and how many of them no one else is using."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 GROUPS = Path("/sys/fs/cgroup")
 _TICKS = 100.0  # of /proc/stat in a second, everywhere
 _IDLE = slice(3, 5)  # of its columns: idle, and idle while a disk is waited for
-_ROUNDED = 0.25  # of a processor: other programs may use as much of it before it counts as taken
+_ROUNDED = 0.25  # share of a processor that other programs may use before it counts as taken
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Allowed:
 
     Attributes:
         numbers: those it may run on.
-        quota: how much processor time it may use in a second, in seconds; None where nobody limits it.
+        quota: how much processor time it may use in a second, in seconds; None where there is no limit.
     """
 
     numbers: frozenset[int]
@@ -30,7 +30,7 @@ class Allowed:
 
     @property
     def count(self) -> int:
-        """As many threads as can run at the same time without being stopped, at least one."""
+        """How many threads can run at the same time without being throttled, at least one."""
         whole = len(self.numbers)
         return max(1, whole if self.quota is None else min(whole, int(self.quota + _ROUNDED)))
 
@@ -53,7 +53,7 @@ def _quotas() -> Iterator[float]:
                 continue
             root = GROUPS / "cpu" if controllers else GROUPS
             group = root / path.lstrip("/")
-            # In a container the path may be that of the host, of which only the last group is to be seen, as the root.
+            # In a container the path may be the host's, of which only the last group is visible, as the root.
             for folder in {root, *(one for one in (group, *group.parents) if one.is_relative_to(root))}:
                 yield from _quota_of(folder)
 
@@ -73,7 +73,7 @@ def _quota_of(group: Path) -> Iterator[float]:
 class Load:
     """How many processors are left for this process, from one look to the next.
 
-    What others use is what is neither idle nor used by this process. Only Linux says; elsewhere nobody is supposed to.
+    Others use what is neither idle nor used by this process. Only Linux reports it; elsewhere we assume there are none.
     """
 
     _before: _Look | None = field(default=None, init=False)
@@ -109,14 +109,14 @@ class _Look:
             return None
 
     def taken_since(self, before: _Look) -> float:
-        """Processors that others have used since then, on the average."""
+        """Processors that others have used since then, on average."""
         seconds = max(self.clock - before.clock, 1e-3)
         idle = sum(now - before.idle.get(one, now) for one, now in self.idle.items())
         return max(0.0, len(self.idle) - (idle + self.own - before.own) / seconds)
 
 
 def _waiting(processors: int) -> float:
-    """How many of as many processors the programs would use that want to run at this moment; a first guess."""
+    """How many of these processors are wanted by the programs ready to run at this moment; a first guess."""
     with suppress(OSError, ValueError, IndexError):
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         return max(0, running - _own_running()) * processors / _machine()
@@ -124,7 +124,7 @@ def _waiting(processors: int) -> float:
 
 
 def _own_running() -> int:
-    """Threads of this process that run or want to, this one among them."""
+    """Threads of this process that are running or ready to run, this one included."""
     states = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError, IndexError):

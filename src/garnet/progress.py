@@ -1,4 +1,4 @@
-"""How work says how far it is, and what each of its stages cost: one protocol for all that lasts."""
+"""How work reports its progress, and what each of its stages cost: one protocol for everything that takes time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from garnet.machine import peak_memory
 
 @dataclass(frozen=True)
 class Step:
-    """Where some work is; as text, one line.
+    """How far some work has got; as text, one line.
 
     Attributes:
         stage: what is being done.
-        detail: which part of it, or what has come of it so far.
+        detail: which part of it, or what it has found so far.
         done: how much of it is done.
-        total: how much there is; 0 where nobody knows.
+        total: how much there is; 0 where unknown.
 
     Example:
         >>> print(Step("train", done=20, total=200))
@@ -38,7 +38,7 @@ class Step:
 
 
 Progress = Callable[[Step], None]
-"""Called as a stage begins, and now and then while it lasts; `print` will do."""
+"""Called as a stage begins, and occasionally while it runs; `print` will do."""
 
 
 class Stop(Exception):
@@ -55,7 +55,7 @@ class Stage:
 
 
 def seconds_of(stages: Iterable[Stage]) -> dict[str, float]:
-    """The seconds of stages by name, those of one name added up: models of one kind are trained one after another."""
+    """Seconds by stage name, with equal names added up: models of one kind are trained one after another."""
     seconds: dict[str, float] = {}
     for stage in stages:
         seconds[stage.name] = seconds.get(stage.name, 0.0) + stage.seconds
@@ -63,7 +63,7 @@ def seconds_of(stages: Iterable[Stage]) -> dict[str, float]:
 
 
 class Clock:
-    """Times stages, tells a listener of each as it begins, and keeps what each cost."""
+    """Times stages, notifies a listener as each begins, and keeps what each cost."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.stages: list[Stage] = []
@@ -80,6 +80,6 @@ class Clock:
         self.stages.append(Stage(name, time.perf_counter() - start, peak_memory()))
 
     def tell(self, detail: str = "", done: int = 0, total: int = 0) -> None:
-        """Say how far the stage is that is running."""
+        """Report how far the running stage has got."""
         if self._progress is not None:
             self._progress(Step(self._name, detail, done, total))

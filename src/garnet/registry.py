@@ -1,4 +1,4 @@
-"""Backbones, purifiers, defences, attacks and graphs by name: the library's, and those that other packages bring."""
+"""Backbones, purifiers, defences, attacks and graphs by name: the library's own and those of other packages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Registry:
 
 
 def built(kind: Any, what: str, parameters: Mapping[str, Any]) -> Any:
-    """An object of a class with these parameters, of which one that the class does not know is refused by name."""
+    """An object of a class with these parameters; one that the class does not know is refused by name."""
     signature = inspect.signature(kind)
     if not any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
         for parameter in parameters:
@@ -69,12 +69,12 @@ def built(kind: Any, what: str, parameters: Mapping[str, Any]) -> Any:
 
 @cache
 def _brought(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What packages on this path bring; looking into all of them takes a while, so it is done once."""
+    """What packages on this path provide; looking into all of them takes a while, so it is done once."""
     return tuple(entry_points(group=group))
 
 
 def field_types(kind: Any) -> dict[str, Any]:
-    """Names and types of what the constructor of a dataclass takes; nothing of other classes."""
+    """Names and types of what the constructor of a dataclass takes; nothing for other classes."""
     if not is_dataclass(kind):
         return {}
     try:
@@ -85,12 +85,12 @@ def field_types(kind: Any) -> dict[str, Any]:
 
 
 def known_name(name: str, known: Iterable[str], what: str, *, exact: bool = False) -> str:
-    """The name as it is spelt among those that are known; an error that has the nearest of them if it is not there.
+    """The name as the known ones spell it; if there is none, an error that suggests the nearest.
 
     Args:
-        name: what somebody wrote; capitals and `_` for `-` are fine unless `exact`.
-        known: the names there are.
-        what: what they are names of, in words.
+        name: as written by the user; capitals and `_` for `-` are fine unless `exact`.
+        known: the known names.
+        what: the kind of thing they name, in words.
         exact: whether the spelling counts.
     """
     known = tuple(known)
@@ -116,7 +116,7 @@ BACKBONES = Registry(
         "linkx": "garnet.backbones.linkx:LINKX",
         "mlp": "garnet.backbones.mlp:MLP",
         "linear-gcn": "garnet.backbones.linear_gcn:LinearGCN",
-        # Defences that are models, so that a purifier may come before them.
+        # Defences that are models, so a purifier may come before them.
         "gnnguard": "garnet.defenses.gnnguard:GNNGuard",
         "lfr": "garnet.defenses.lfr:LFR",
         "soft-median-gdc": "garnet.defenses.soft_median_gdc:SoftMedianGDC",
@@ -183,9 +183,9 @@ ATTACKS = Registry(
     },
 )
 DATASETS = Registry("graph", "garnet.datasets", {})
-"""Functions that give a graph, of other packages alone: those of the library are in `garnet.datasets.catalog`."""
+"""Functions that return a graph, from other packages only: the library's own are in `garnet.datasets.catalog`."""
 
 
 def defense_named(name: str) -> Any:
-    """A defence of this name with its own parameters, looked up where defences are once somebody asks."""
+    """A defence of this name with its own parameters; the defences are imported only when one is asked for."""
     return import_module("garnet.defenses.lookup").named_defense(name)

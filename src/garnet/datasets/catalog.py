@@ -1,4 +1,4 @@
-"""The field's graphs by name, clean or as others have poisoned them."""
+"""The field's graphs by name, clean or poisoned by published attacks."""
 
 from __future__ import annotations
 
@@ -45,36 +45,36 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
-    """One of the field's graphs, undirected, with its labels, a split, and features where it has them.
+    """Load one of the field's graphs, undirected, with its labels, a split, and features if it has any.
 
-    The graph comes from the first of these that has it: the library itself (cora), the folder named by the environment
-    variable GARNET_DATA, the cache (the folder named by GARNET_CACHE, else `garnet` in XDG_CACHE_HOME or `~/.cache`),
-    and PyTorch Geometric's downloader, which fills the cache. Both folders have a folder for each graph, such as
-    `pubmed/pubmed.npz`. The graphs named ogbn-* are not downloaded: besides an .npz file, they may be the unpacked zip
-    file of ogb.stanford.edu, in `ogbn_arxiv` or `arxiv`; it comes first, because it has the features. Nor are polblogs,
-    acm, dblp, uai and texas: their files are put into the data folder.
+    The graph is read from the first of these that has it: the library itself (cora), the folder named by the
+    environment variable GARNET_DATA, the cache (the folder named by GARNET_CACHE, else `garnet` in XDG_CACHE_HOME or
+    `~/.cache`), and PyTorch Geometric's downloader, which fills the cache. Both folders hold one folder per graph, as
+    in `pubmed/pubmed.npz`. The graphs named ogbn-* are not downloaded: they may be an .npz file or the unpacked zip
+    file of ogb.stanford.edu, in `ogbn_arxiv` or `arxiv`, which takes precedence because it has the features. Nor are
+    polblogs, acm, dblp, uai and texas: put their files into the data folder.
 
     Cora and citeseer are the largest connected components in the node order of the gnn-benchmark collection, which
-    published attacks count on. The citeseer that PyTorch Geometric has is another graph, of which the largest component
-    is taken; neither the published attacks nor Pro-GNN's split fit it. Polblogs is a largest component, too, and has no
-    features: models read one-hot node numbers instead, and purifiers nothing.
+    published attacks rely on. PyTorch Geometric's citeseer is a different graph, reduced here to its largest component;
+    neither the published attacks nor Pro-GNN's split fit it. Polblogs is also a largest component, and has no features:
+    models read one-hot node numbers instead, and purifiers nothing.
 
-    The usual split is that of Pro-GNN for cora, citeseer, pubmed and polblogs (10/10/80 %), the first of Geom-GCN for
-    chameleon, squirrel and texas (48/32/20 %, though its files are named 0.6 and 0.2), OGB's own for ogbn-*, the one
-    that lies beside the graph for acm, dblp and uai (`acm/acm_splits.json`; stratified by class, 10/10/80 %), and a
-    random one for coauthor-physics (10/10/80 %). Where its file is not found, as for cora without a data folder, a
-    random split stands in for it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* and texas,
-    one of whose classes has a single node, have none then.
+    The usual split is Pro-GNN's for cora, citeseer, pubmed and polblogs (10/10/80 %), Geom-GCN's first for chameleon,
+    squirrel and texas (48/32/20 %, though its files are named 0.6 and 0.2), OGB's own for ogbn-*, the file beside the
+    graph for acm, dblp and uai (`acm/acm_splits.json`; stratified by class, 10/10/80 %), and a random one for
+    coauthor-physics (10/10/80 %). If its file is not found, as for cora without a data folder, a random split replaces
+    it: stratified by class, with the usual shares, drawn with `seed`. Only ogbn-* and texas, where one class has a
+    single node, then have no split.
 
-    The graphs named unit-test-* are those of `unit_test()`, the first of whose splits is the usual one.
+    The graphs named unit-test-* are those of `unit_test()`; their usual split is the first.
 
-    A graph of another package comes with the split that it has, if none is asked for.
+    A graph of another package comes with its own split, unless another is asked for.
 
     Args:
         name: one of `names()`; capitals and `_` for `-` are fine.
         split: `"prognn"`; `"geom-gcn"` or `"geom-gcn-3"`, one of ten from 0; `"ogb"`; `"file"`, a JSON file beside the
             graph with the lists `idx_train`, `idx_val` and `idx_test`; `"random"` or `"random-0.6-0.2"`, with shares
-            for training and validation (0.1 and 0.1 if not given); `"unit-test-3"`, of the graphs of the unit test;
+            for training and validation (0.1 and 0.1 if not given); `"unit-test-3"`, for the graphs of the unit test;
             None for the usual.
         seed: of a random split.
 
@@ -116,16 +116,16 @@ def load(name: str, *, split: str | None = None, seed: int = 0) -> Graph:
 def poisoned(name: str, *, attack: str, budget: float, split: str | None = None, seed: int = 0) -> Graph:
     """One of the field's graphs as a published attack left it; features and labels are the clean ones.
 
-    The files are looked for in the same folders as by `load`, under the names their authors gave them, such as
-    `cora/cora_meta_adj_0.2.npz`; for those of the unit test see `unit_test`. Nettack is measured on its targets alone:
-    they are the test nodes of the result, and are taken out of its training and validation nodes.
+    The files are looked for in the same folders as by `load`, under their authors' names, such as
+    `cora/cora_meta_adj_0.2.npz`; for those of the unit test see `unit_test`. Nettack is evaluated on its targets alone:
+    they are the test nodes of the result, and are removed from its training and validation nodes.
 
     Args:
         name: cora, citeseer, pubmed, chameleon, squirrel or polblogs; unit-test-cora-ml or unit-test-citeseer.
-        attack: `"metattack"` or `"nettack"`; on the graphs of the unit test one such as
-            `"unit-test/evasion/jaccard_gcn"`, with the scenario and the model that it was found against.
-        budget: for Metattack the share of edges it changed, such as 0.2; for Nettack the number of edges it changed for
-            each target, 1 to 5; for the unit test the number of edges it may flip; 0 for the clean graph.
+        attack: `"metattack"` or `"nettack"`; on the graphs of the unit test a name such as
+            `"unit-test/evasion/jaccard_gcn"`, with the scenario and the model it was found against.
+        budget: for Metattack the share of edges changed, such as 0.2; for Nettack the number of edges changed per
+            target, 1 to 5; for the unit test the number of edges it may flip; 0 for the clean graph.
         split: as for `load`.
         seed: of a random split.
 
@@ -133,7 +133,7 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
         The poisoned graph.
 
     Raises:
-        ParameterError: the name, attack, budget or split is unknown; the message has those that exist.
+        ParameterError: the name, attack, budget or split is unknown; the message lists those that exist.
         GraphError: a file is nowhere to be found, or does not fit the clean graph.
     """
     name = known_name(name, names(), "graph")
@@ -159,9 +159,9 @@ def poisoned(name: str, *, attack: str, budget: float, split: str | None = None,
 
 
 def require_files(name: str, *, attack: str = "none", budget: float = 0.0, split: str | None = None) -> None:
-    """Refuse a graph, or what an attack made of it, whose files are not here, without reading them.
+    """Refuse a graph, or an attacked version of it, whose files are missing, without reading them.
 
-    A graph that can be downloaded is, so that it is here afterwards.
+    A graph that can be downloaded is downloaded.
 
     Args:
         name: as for `load`.
@@ -193,7 +193,7 @@ def require_files(name: str, *, attack: str = "none", budget: float = 0.0, split
 
 
 def is_stood_in(name: str, split: str | None = None) -> bool:
-    """Whether a random split stands in for the usual one of a graph, whose file is not here."""
+    """Whether a random split replaces the usual one of a graph, whose file is missing."""
     entry = CATALOG.get(name)
     if split is not None or entry is None or entry.shares is None or not _is_file(entry.split):
         return False
@@ -206,7 +206,7 @@ def _is_file(split: str) -> bool:
 
 
 def _flipped(name: str, attack: str, budget: float, split: str | None) -> Graph:
-    """A graph of the unit test with one of its perturbations made."""
+    """A graph of the unit test with one of its perturbations applied."""
     found = parse_attack(attack)
     if found is None:
         raise ParameterError(
@@ -228,11 +228,11 @@ def _unit_test_split(name: str, wanted: str | None) -> int:
 
 
 def with_split(graph: Graph, name: str, wanted: str | None, seed: int = 0) -> Graph:
-    """A graph that is not of the catalogue with its own split, or with one that is drawn.
+    """A graph from outside the catalogue with its own split, or with a random one.
 
     Args:
         graph: the graph.
-        name: what it is called in errors.
+        name: its name in errors.
         wanted: `"random"`, or with shares as for `load`; None for the graph's own, if it has one.
         seed: of the draw.
 
@@ -281,7 +281,7 @@ def _published_split(graph: Graph, entry: Entry, wanted: str) -> Split | None:
 
 
 def _shares(wanted: str) -> tuple[float, float]:
-    """Of a random split, as its name says."""
+    """The shares of a random split, from its name."""
     found = _SPLIT.fullmatch(wanted)
     train, val = (float(found[part]) if found and found[part] else 0.1 for part in ("train", "val"))
     return train, val

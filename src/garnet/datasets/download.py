@@ -1,4 +1,4 @@
-"""Graphs fetched by PyTorch Geometric's own downloader, kept in the layout of a data folder."""
+"""Graphs fetched by PyTorch Geometric's downloader, kept in the layout of a data folder."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def can_fetch(name: str) -> bool:
 
 
 def fetch(name: str, path: Path) -> Graph:
-    """Download a graph and keep it at `path`, with the Geom-GCN splits in a folder `splits` beside it if it has them.
+    """Download a graph to `path`, with its Geom-GCN splits, if it has them, in a folder `splits` beside it.
 
-    Only arrays of numbers are kept: what PyTorch Geometric itself writes, some of it pickled, is removed again.
+    Only arrays of numbers are kept: PyTorch Geometric's own files, some of them pickled, are removed again.
 
     Args:
         name: of the graph, one that `can_fetch` knows.
-        path: the .npz file to write; its folder is made if need be.
+        path: the .npz file to write; its folder is created if necessary.
 
     Returns:
         The graph, without a split.
@@ -78,7 +78,7 @@ def _download(name: str) -> Any:
     with Scratch.make(Path(tempfile.gettempdir())) as scratch, contextlib.redirect_stderr(io.StringIO()):
         try:
             return getattr(datasets, kind)(root=str(scratch.folder), name=title, **options)[0]
-        # Whichever library fetches or unpacks the file raises errors of its own, and not all are of the system.
+        # Whichever library fetches or unpacks the file raises its own errors, and not all are OS errors.
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise GraphError(f"PyTorch Geometric could not download it ({reason[:200]})") from error

@@ -25,9 +25,9 @@ def cora() -> Graph:
 
 
 def cora_metattack() -> Perturbation:
-    """Our Metattack on `load("cora", split="random")`: a fifth as many flips as Cora has edges.
+    """Our Metattack on `load("cora", split="random")`: flips numbering a fifth of Cora's edges.
 
-    It was made by what was the default of Metattack then: `garnet attack cora --attack metattack --budget 20% --split
+    It was made with the defaults of Metattack at the time: `garnet attack cora --attack metattack --budget 20% --split
     0.1,0.1 --set loss=cross-entropy --set unit_rows=false --set hidden=16 --set steps=100`.
 
     Example:

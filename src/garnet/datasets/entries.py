@@ -1,4 +1,4 @@
-"""The graphs of the catalogue: where the files of each are, and what to say where they are not."""
+"""The graphs of the catalogue: where their files are, and what to report if they are missing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Entry:
     """One graph of the catalogue.
 
     Attributes:
-        folder: where its files are, inside a data folder; they begin with the same word.
+        folder: where its files are, inside a data folder; their names begin with the same word.
         file: the clean graph.
-        split: the usual one.
-        shares: for training and validation, when a random split has to stand in for the usual one; None if none can.
-        poisoned: file of the graph that each attack made, for a budget.
-        targets: file of the nodes that Nettack was aimed at.
-        split_file: of the usual split, where it is not under the name that its authors gave it.
-        source: who has the graph, where PyTorch Geometric has none that is known to number its nodes alike.
+        split: the usual split.
+        shares: for training and validation, when a random split has to replace the usual one; None if none can.
+        poisoned: file of the graph poisoned by each attack, for a budget.
+        targets: file of Nettack's target nodes.
+        split_file: file of the usual split, if not under its authors' name.
+        source: where to get the graph, if PyTorch Geometric has no version known to number its nodes alike.
     """
 
     folder: str
@@ -94,7 +94,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "uai": (3_067, 28_308),
     "texas": (183, 279),
 }
-"""Nodes and edges of each, to be compared with what somebody else offers under its name; None where nobody counted."""
+"""Nodes and edges of each, to compare with what others offer under its name; None if not counted."""
 
 
 def graph_file(name: str, entry: Entry) -> Path | None:
@@ -112,7 +112,7 @@ def graph_file(name: str, entry: Entry) -> Path | None:
 
 
 def absent(name: str, entry: Entry) -> GraphError:
-    """What to say of a graph that is nowhere, and is not downloaded."""
+    """What to report if a graph is nowhere to be found, and cannot be downloaded."""
     missing = not_found(name, entry)
     if entry.source:
         return GraphError(
@@ -124,12 +124,12 @@ def absent(name: str, entry: Entry) -> GraphError:
 
 
 def not_found(name: str, entry: Entry) -> str:
-    """That a graph was not found, and where it was looked for, as the beginning of a sentence."""
+    """The beginning of a sentence: that a graph was not found, and where it was looked for."""
     return f"The graph {name} was not found: {sought(f'{entry.folder}/{entry.file}')}"
 
 
 def split_file(entry: Entry, wanted: str) -> str:
-    """The name of the file that a split comes in."""
+    """The name of the file that holds a split."""
     if wanted == "ogb":
         return entry.file
     # The split "geom-gcn" is the one with the number 0.
@@ -144,13 +144,13 @@ def split_file(entry: Entry, wanted: str) -> str:
 
 
 def no_split(name: str, entry: Entry, wanted: str) -> GraphError:
-    """What to say of a split whose file is nowhere."""
+    """What to report if the file of a split is nowhere to be found."""
     where = sought(f"{entry.folder}/{split_file(entry, wanted)}")
     return GraphError(f"The split '{wanted}' of {name} was not found: {where}; put it there, or choose 'random'.")
 
 
 def targets_file(name: str, entry: Entry) -> Path:
-    """The nodes that Nettack was aimed at."""
+    """The target nodes of Nettack."""
     file = f"{entry.folder}/{entry.targets}"
     targets = find(file)
     if targets is None:
@@ -168,7 +168,7 @@ def poisoned_file(name: str, folder: str, pattern: str, attack: str, budget: flo
     for root in reversed(roots().values()):
         for path in (root / folder).glob(f"{before}*{after}"):
             text = path.name[len(before) : -len(after)]
-            # One name serves both attacks on chameleon and squirrel: a share is below 1, a number of edges is not.
+            # One name serves both attacks on chameleon and squirrel: a share is below 1, an edge count is not.
             if re.fullmatch(r"\d+\.\d+", text) and (float(text) < 1) == (attack == "metattack"):
                 found[float(text)] = path
     if not found:

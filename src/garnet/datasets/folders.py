@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def roots() -> dict[str, Path]:
-    """The folders that are searched, in this order: the data folder, if one is named, and the cache."""
+    """The folders to search, in order: the data folder, if one is named, and the cache."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     given, cache = os.environ.get("GARNET_DATA"), os.environ.get("GARNET_CACHE") or Path(caches) / "garnet"
     data = {"GARNET_DATA": Path(given).expanduser()} if given else {}
@@ -15,12 +15,12 @@ def roots() -> dict[str, Path]:
 
 
 def find(file: str) -> Path | None:
-    """The first of the folders' files of this name, such as `cora/cora_prognn_splits.json`; None if none has it."""
+    """The first file of this name in the folders, such as `cora/cora_prognn_splits.json`; None if there is none."""
     return next((path for root in roots().values() if (path := root / file).is_file()), None)
 
 
 def sought(file: str) -> str:
-    """Where a file was looked for, as a part of a sentence."""
+    """Where a file was looked for, as part of a sentence."""
     places = " and ".join(f"in {root} ({what})" for what, root in roots().items())
     unset = "" if "GARNET_DATA" in roots() else "; GARNET_DATA is not set"
     return f"looked for {file} {places}{unset}"

@@ -1,4 +1,4 @@
-"""What is here of the graphs of the catalogue, and getting what is not."""
+"""Which graphs of the catalogue are available locally, and downloading the others."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _BUDGET = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True)
 class Holding:
-    """A graph of the catalogue, as far as it is here.
+    """What is available locally of a graph of the catalogue.
 
     Attributes:
-        name: what `load` calls it.
-        nodes: how many it has; None where nobody has said.
+        name: its name for `load`.
+        nodes: how many it has; None if unknown.
         edges: likewise.
-        is_here: whether `load` finds it without a network.
-        path: the file it is read from; None for one that is not here, or comes with the library or another package.
-        split: its usual split, and whether that is here or a random one stands in for it.
-        attacks: of each attack whose published results are here, the budgets.
+        is_here: whether `load` finds it without network access.
+        path: the file it is read from; None if it is missing, or comes with the library or another package.
+        split: its usual split, and whether that is available or a random one replaces it.
+        attacks: for each attack whose published results are available, the budgets.
         source: where to get it.
     """
 
@@ -44,7 +44,7 @@ class Holding:
     source: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """All fields as plain values."""
         return asdict(self) | {"path": None if self.path is None else str(self.path)}
 
 
@@ -53,9 +53,9 @@ class Fetched:
     """A graph that was downloaded.
 
     Attributes:
-        graph: it.
-        path: the file it was kept in.
-        note: what is different from the graph of the catalogue; empty if nothing is.
+        graph: the graph.
+        path: the file it was saved to.
+        note: how it differs from the graph of the catalogue; empty if it does not.
     """
 
     graph: Graph
@@ -64,12 +64,12 @@ class Fetched:
 
 
 def holdings() -> tuple[Holding, ...]:
-    """All graphs that `load` knows, each with what is here of it; no graph is read."""
+    """All graphs that `load` knows, each with what is available locally; no graph is read."""
     return tuple(holding(name) for name in names())
 
 
 def holding(name: str) -> Holding:
-    """What is here of one graph.
+    """What is available locally of one graph.
 
     Raises:
         ParameterError: there is none of this name.
@@ -93,11 +93,11 @@ def holding(name: str) -> Holding:
 def fetched(name: str) -> Fetched:
     """Download a graph into the cache.
 
-    Its numbers of nodes and edges are compared with the catalogue's: whoever offers a graph may change it.
+    Its numbers of nodes and edges are compared with the catalogue's: whoever hosts a graph may change it.
 
     Raises:
         ParameterError: there is none of this name.
-        GraphError: it is not one that can be downloaded, or there is no network, or the cache cannot be written.
+        GraphError: it cannot be downloaded, there is no network, or the cache cannot be written.
     """
     name = known_name(name, names(), "graph")
     entry = CATALOG.get(name)

@@ -1,4 +1,4 @@
-"""Which nodes are for training, validation and testing: drawn at random, or read from the files of others."""
+"""Which nodes are for training, validation and testing: drawn at random, or read from published files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _PARTS = ("train", "val", "test")
 def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0.1, seed: int = 0) -> Split:
     """Draw a split in which every part has its share of every class.
 
-    A class of c nodes gives round(c * train) to training and round(c * val) to validation, and the others to testing;
-    the numbers are moved as far as it takes for every part to have one node of it.
+    A class of c nodes gives round(c * train) to training, round(c * val) to validation, and the rest to testing; the
+    numbers are adjusted so that every part has at least one of its nodes.
 
     Args:
-        labels: (n,) classes, negative where unknown; nodes without a label are in no part.
+        labels: (n,) classes, negative if unknown; nodes without a label are in no part.
         train: share of the labelled nodes for training.
         val: share of the labelled nodes for validation; testing has the rest.
         seed: the same seed gives the same split.
 
     Returns:
-        The split, each part in rising order.
+        The split, each part in ascending order.
 
     Raises:
         ParameterError: a share is not positive, nothing is left for testing, or the seed is negative.
@@ -66,10 +66,10 @@ def random_split(labels: ArrayLike | None, *, train: float = 0.1, val: float = 0
 
 
 def require_split(train: float, val: float, seed: int) -> None:
-    """Refuse, in one sentence, what no random split can be drawn with.
+    """Refuse, in one sentence, arguments that no random split can be drawn with.
 
     Raises:
-        ParameterError: a share is not positive, nothing is left for testing, or the seed is none.
+        ParameterError: a share is not positive, nothing is left for testing, or the seed is not valid.
     """
     if not (is_number(train) and is_number(val) and train > 0 and val > 0 and train + val < 1):
         raise ParameterError(
@@ -80,7 +80,7 @@ def require_split(train: float, val: float, seed: int) -> None:
 
 
 def read_node_lists(path: Path) -> Split:
-    """The split in a JSON file, as Pro-GNN has it: lists of node numbers `idx_train`, `idx_val` and `idx_test`.
+    """The split in a JSON file, as in Pro-GNN: lists of node numbers `idx_train`, `idx_val` and `idx_test`.
 
     Raises:
         GraphError: the file is missing or holds something else.
@@ -91,13 +91,13 @@ def read_node_lists(path: Path) -> Split:
 
 
 def read_geom_gcn(path: Path) -> Split:
-    """The split in an .npz file of Geom-GCN: masks `train_mask`, `val_mask` and `test_mask`, one entry a node.
+    """The split in a Geom-GCN .npz file: masks `train_mask`, `val_mask` and `test_mask`, one entry per node.
 
     Raises:
         GraphError: the file is missing or holds something else.
     """
     with reading(path):
-        path.stat()  # to say that a file is missing, where the archive would call it damaged
+        path.stat()  # to report a missing file, which the archive would call damaged
         with Archive(path) as archive:
             masks = [archive.read(f"{part}_mask", "biu", ndim=1) for part in _PARTS]
         if len({len(mask) for mask in masks}) > 1:
@@ -108,7 +108,7 @@ def read_geom_gcn(path: Path) -> Split:
 
 
 def read_targets(path: Path) -> NDArray[np.int64]:
-    """The nodes that a targeted attack was aimed at, in rising order.
+    """The target nodes of an attack, in ascending order.
 
     They are the list `attacked_test_nodes` of a `.json` file, or the array of integers in an `.npy` file.
 
@@ -128,14 +128,14 @@ def read_targets(path: Path) -> NDArray[np.int64]:
 
 
 def aimed_at(split: Split | None, targets: NDArray[np.int64]) -> Split:
-    """The same split with the targets of an attack for testing, and none of them in another part."""
+    """The same split with an attack's targets for testing, and none of them in another part."""
     nothing = np.zeros(0, dtype=np.int64)
     train, val = (nothing, nothing) if split is None else (split.train, split.val)
     return Split(train[~np.isin(train, targets)], val[~np.isin(val, targets)], targets)
 
 
 def one_label_a_node(labels: ArrayLike | None) -> NDArray[np.int64]:
-    """Labels of any integers, one a node.
+    """Integer labels, one per node.
 
     Raises:
         GraphError: they are something else.

@@ -29,17 +29,18 @@ def block_model(
 ) -> Graph:
     r"""A degree-corrected stochastic block model, drawn edge by edge in the manner of Chung and Lu.
 
-    Every node has a propensity :math:`\theta \ge 1` with density :math:`\propto \theta^{-\text{exponent}}`. One end of
-    an edge is drawn in proportion to the propensities; the other likewise, among the nodes of the same class with
-    probability `homophily` and among all others otherwise. Loops and repeated edges are dropped, so the mean degree
-    comes out a little below `mean_degree`. The time is that of sorting the edges: a million nodes take seconds.
+    Every node has a propensity :math:`\theta \ge 1` with density :math:`\propto \theta^{-\text{exponent}}`. One
+    endpoint of an edge is drawn in proportion to the propensities; the other likewise, among the nodes of the same
+    class with probability `homophily` and among all others otherwise. Loops and repeated edges are dropped, so the mean
+    degree comes out a little below `mean_degree`. Sorting the edges takes most of the time: a million nodes take
+    seconds.
 
     Args:
         n: number of nodes.
-        classes: number of classes, which are of equal size; with one, every edge is inside it.
+        classes: number of classes, of equal size; with one, every edge is inside it.
         mean_degree: number of edges drawn, twice over, for each node.
         homophily: share of the edges that join nodes of the same class, between 0 and 1.
-        exponent: of the power law of degrees, above 2; the larger, the more alike the degrees are.
+        exponent: of the power law of degrees, above 2; the larger, the more similar the degrees.
         seed: the same seed gives the same graph.
 
     Returns:
@@ -67,7 +68,7 @@ def block_model(
     elsewhere = reach[-1] - (high - low)
     inside = (rng.random(draws) < homophily) | (elsewhere <= 0)
     ticket = rng.random(draws)
-    # The other classes' stretch of the line is the whole line with the own class cut out.
+    # The other classes' stretch of the line is the whole line with the node's own class cut out.
     outside = ticket * elsewhere
     place = np.where(inside, low + ticket * (high - low), outside + np.where(outside >= low, high - low, 0.0))
     ends = torch.from_numpy(by_class[np.stack([first, _locate(reach, place)])])
@@ -84,19 +85,19 @@ def nested_block_model(
     exponent: float = 2.5,
     seed: int = 0,
 ) -> Graph:
-    r"""Communities within communities, some tight and some loose: a graph whose spectrum is crowded as a real one's is.
+    r"""Communities within communities, some tight and some loose: a graph with a spectrum as crowded as a real one's.
 
     Classes of random sizes are split `depth` times into `branching` smaller communities of random sizes. Each smallest
-    community has a tightness t, drawn from Beta(2, 2). One end of an edge is drawn in proportion to the propensities,
-    which follow a power law; the other likewise, from the smallest community around it with probability t, else with
-    probability t from the next larger one, and so on; what is left goes anywhere. A tight community stands for an
-    eigenvalue of about t of the normalised adjacency, so that its leading eigenvalues come close to 1, and to each
-    other. A `block_model` of few classes has as many large eigenvalues, and a bulk of noise behind them.
+    community has a tightness t, drawn from Beta(2, 2). One endpoint of an edge is drawn in proportion to the
+    propensities, which follow a power law; the other likewise, from the smallest community around it with probability
+    t, else with probability t from the next larger one, and so on; the rest go anywhere. A community of tightness t
+    gives the normalised adjacency an eigenvalue of about t, so its leading eigenvalues come close to 1, and to each
+    other. A `block_model` has only as many large eigenvalues as classes, and a bulk of noise behind them.
 
     Args:
         n: number of nodes.
         classes: number of classes.
-        branching: communities that a community is split into.
+        branching: number of communities that each community is split into.
         depth: how many times.
         mean_degree: number of edges drawn, twice over, for each node.
         exponent: of the power law of degrees, above 2.
@@ -118,7 +119,7 @@ def nested_block_model(
     require_arguments("nested_block_model", n=(n, Annotated[int, whole(classes)]))
     _require_degrees("nested_block_model", n, mean_degree, exponent, seed)
     rng = np.random.default_rng(seed)
-    # Ends of the communities of each level on the line of nodes, the smallest last.
+    # Ends of each level's communities on the line of nodes, the smallest last.
     levels = [np.array([0, n])]
     for children in (classes, *[branching] * depth):
         levels.append(_split_again(levels[-1], children, rng))
@@ -145,16 +146,16 @@ def contextual_block_model(
     signal: float = 1.0,
     seed: int = 0,
 ) -> Graph:
-    """The graph of `block_model` with the features of `class_features`: both say something of a node's class.
+    """The graph of `block_model` with the features of `class_features`: both carry information about a node's class.
 
     Args:
         n: number of nodes.
-        classes: number of classes, which are of equal size.
+        classes: number of classes, of equal size.
         mean_degree: as for `block_model`.
         homophily: as for `block_model`.
         exponent: as for `block_model`.
         features: number of features.
-        signal: how far the classes' features are apart, as for `class_features`; 0 for features of noise alone.
+        signal: how far apart the classes' features are, as for `class_features`; 0 for features of noise alone.
         seed: the same seed gives the same graph, and the same edges as `block_model`.
 
     Returns:
@@ -173,16 +174,16 @@ def contextual_block_model(
 
 
 def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: int = 0) -> NDArray[np.float32]:
-    r"""Gaussian features that tell of a node's class, and the more so the larger `signal` is.
+    r"""Gaussian features that reveal a node's class, the more so the larger `signal` is.
 
-    The features of a node of class c are :math:`x = s\,\mu_c + \varepsilon`, with s the `signal`, :math:`\mu_c` a unit
-    vector drawn from all directions alike, and :math:`\varepsilon` of independent standard normal entries. The best
-    rule for two classes of equal size, which takes the nearer mean, is right with probability
+    The features of a node of class c are :math:`x = s\,\mu_c + \varepsilon`, with s the `signal`, :math:`\mu_c` a
+    uniformly drawn unit vector, and :math:`\varepsilon` of independent standard normal entries. The best rule for two
+    classes of equal size, which takes the nearer mean, is right with probability
     :math:`\Phi(s\,\lVert\mu_1 - \mu_2\rVert / 2)`, about :math:`\Phi(s / \sqrt 2)` in many dimensions, where two
     directions are close to orthogonal; :math:`\Phi` is the standard normal distribution.
 
     Args:
-        labels: (n,) classes from 0, negative where unknown; nodes without a label get noise alone.
+        labels: (n,) classes from 0, negative if unknown; nodes without a label get noise alone.
         dim: number of features.
         signal: length of the means of the classes, in standard deviations of the noise.
         seed: the same seed gives the same features; their stream is not that of `block_model`.
@@ -192,7 +193,7 @@ def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: i
 
     Raises:
         ParameterError: `dim`, `signal` or `seed` lies outside what is allowed.
-        GraphError: the labels are not one integer a node.
+        GraphError: the labels are not one integer per node.
 
     Example:
         >>> class_features([0, 1, -1], dim=8, signal=3.0).shape
@@ -200,12 +201,12 @@ def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: i
     """
     require_arguments("class_features", dim=(dim, Count), signal=(signal, NonNegative), seed=(seed, Seed))
     classes = one_label_a_node(labels)
-    # A second number in the seed, or the noise would repeat the draws that placed the labels and edges.
+    # A second number in the seed; otherwise the noise would repeat the draws that placed the labels and edges.
     rng = np.random.default_rng([seed, 1])
     rows = np.maximum(classes, -1)
     means = rng.standard_normal((rows.max(initial=-1) + 1, dim))
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
-    # An unknown label, -1, finds the last row.
+    # An unknown label, -1, selects the last row.
     table = np.vstack([means, np.zeros((1, dim))]).astype(np.float32)
     features = rng.standard_normal((len(rows), dim), dtype=np.float32)
     for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -215,7 +216,7 @@ def class_features(labels: ArrayLike | None, *, dim: int, signal: float, seed: i
 
 
 def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
-    """Random pairs of nodes that have no edge and different known labels, such as an attack would add.
+    """Random pairs of unconnected nodes with different known labels, such as an attack would add.
 
     Args:
         graph: a graph with labels.
@@ -239,7 +240,7 @@ def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
     n, labels = graph.num_nodes, graph.labels
     nodes = np.argsort(labels, kind="stable")
     nodes = nodes[labels[nodes] >= 0]
-    # In the order of classes a node's partners are all that come after its class, so the pairs can be numbered.
+    # Sorted by class, a node's partners are all nodes after its class, so the pairs can be numbered.
     after = np.searchsorted(labels[nodes], labels[nodes], side="right")
     offsets = np.concatenate([[0], np.cumsum(len(nodes) - after)])
     pairs = int(offsets[-1])
@@ -269,7 +270,7 @@ def inter_class_edges(graph: Graph, count: int, *, seed: int) -> Edges:
 
 
 def _split_again(bounds: NDArray[np.int64], children: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Each stretch of the line cut into so many of random lengths; those of length zero vanish."""
+    """Each stretch of the line cut into this many of random lengths; those of length zero vanish."""
     shares = rng.dirichlet(np.full(children, 2.0), len(bounds) - 1).cumsum(axis=1)[:, :-1]
     cuts = bounds[:-1, None] + np.rint(shares * np.diff(bounds)[:, None]).astype(np.int64)
     return np.unique(np.concatenate([bounds, cuts.ravel()]))
@@ -282,7 +283,7 @@ def _places_nearby(
     reach: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """For each node a place on the line, in the smallest community around it with its tightness, or in a larger one."""
+    """A place on the line for each node: in its smallest community, as often as this is tight, or in a larger one."""
     tight = tightness[np.searchsorted(levels[-1], nodes, side="right") - 1]
     steps = np.minimum(rng.geometric(np.clip(tight, 1e-3, 1)) - 1, len(levels) - 1)
     place = rng.random(len(nodes))
@@ -295,15 +296,15 @@ def _places_nearby(
 
 
 def _joined_once(ends: torch.Tensor, n: int) -> Graph:
-    """The graph of pairs (2, m), without loops and repetitions."""
+    """The graph of pairs (2, m), without loops and repeats."""
     first, second = ends[:, ends[0] != ends[1]]
     edges = pairs(first, second, n)
     return Graph(joined(edges, torch.ones(edges.shape[1]), n))
 
 
 def _reach(n: int, mean_degree: float, exponent: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A line on which every node has a stretch as long as its propensity: where each begins, and the end; (n + 1,)."""
-    # Above this bound two hubs would be joined several times over, and repeated edges are dropped.
+    """A line on which every node has a stretch as long as its propensity: the start of each, and the end; (n + 1,)."""
+    # Above this bound two hubs would be joined several times, and repeated edges are dropped.
     theta = np.minimum(rng.pareto(exponent - 1, n) + 1, np.sqrt(max(n, 1) * max(mean_degree, 1)))
     return np.concatenate([[0.0], np.cumsum(theta)])
 
@@ -315,7 +316,7 @@ def _locate(reach: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[n
 
 
 def _require_degrees(function: str, n: int, mean_degree: Any, exponent: Any, seed: Any) -> None:
-    """Refuse degrees that no graph of n nodes has."""
+    """Refuse degrees that no graph of n nodes can have."""
     below = number(f"in [0, n), with n = {n}", lambda degree: 0 <= degree < max(n, 1))
     steep = number("above 2", lambda power: power > 2, infinite=True)
     require_arguments(

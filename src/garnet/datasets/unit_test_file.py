@@ -1,4 +1,4 @@
-"""The black-box unit test of robustness: graphs, splits, and flips of edges that others found to hurt most."""
+"""The black-box unit test of robustness: graphs, splits, and the most damaging edge flips that others found."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Flips(NamedTuple):
     Attributes:
         graph: `cora_ml` or `citeseer`.
         scenario: `evasion` or `poisoning`.
-        source: the model that it was found against, such as `jaccard_gcn`.
-        split: number of the split whose test nodes it was aimed at.
-        budget: edges that it may flip.
+        source: the model it was found against, such as `jaccard_gcn`.
+        split: number of the split whose test nodes it targets.
+        budget: number of edges it may flip.
     """
 
     graph: str
@@ -54,17 +54,17 @@ class Flips(NamedTuple):
 
     @property
     def attack(self) -> str:
-        """What `garnet.datasets.poisoned` and a study call it, such as `unit-test/evasion/jaccard_gcn`."""
+        """Its name in `garnet.datasets.poisoned` and in studies, such as `unit-test/evasion/jaccard_gcn`."""
         return f"unit-test/{self.scenario}/{self.source}"
 
 
 @dataclass(frozen=True)
 class UnitTest:
-    """What a file of the unit test has; arrays are read, and checked, as they are asked for.
+    """The contents of a file of the unit test; arrays are read and checked when asked for.
 
     Attributes:
         path: the file.
-        splits: numbers of the splits of each graph that it has.
+        splits: numbers of the splits of each graph.
         arrays: name of the array of each perturbation.
     """
 
@@ -82,20 +82,20 @@ class UnitTest:
 
         Raises:
             ParameterError: there is no such split.
-            GraphError: an array is missing, or no part of a graph.
+            GraphError: an array is missing, or does not belong to a graph.
         """
         return self._read(name, split)[0]
 
     def guesses(self, name: str) -> str:
-        """What of a graph the file does not say, and what was taken for it."""
+        """What the file does not say about a graph, and what was assumed."""
         return self._read(name, self.splits[name][0])[1]
 
     def perturbation(self, flips: Flips, graph: Graph) -> Perturbation:
         """One perturbation of its graph; whether an edge is listed once or in both directions makes no difference.
 
         Raises:
-            ParameterError: there is none of that name.
-            GraphError: the array is no list of edges of the graph, or longer than its budget.
+            ParameterError: there is none with that name.
+            GraphError: the array is not a list of edges of the graph, or is longer than its budget.
         """
         if flips not in self.arrays:
             alike = sorted({one.budget for one in self.arrays if one[:4] == flips[:4]})
@@ -116,7 +116,7 @@ class UnitTest:
         return Perturbation.of(graph, edges, attack=flips.attack, budget=f"{flips.budget:g} edges")
 
     def _read(self, name: str, split: int) -> tuple[Graph, str]:
-        """A graph, and what was guessed of it."""
+        """A graph, and what was guessed about it."""
         if split not in self.splits.get(name, ()):
             known = ", ".join(map(str, self.splits.get(name, ()))) or "none"
             raise ParameterError(f"There is no split {split} of {name} in {self.path}. Those that exist: {known}.")
@@ -168,13 +168,13 @@ def unit_test(path: str | Path | None = None) -> UnitTest:
 
 
 def parse_attack(attack: Any) -> tuple[str, str] | None:
-    """Scenario and source of an attack such as `unit-test/evasion/jaccard_gcn`; None for another attack."""
+    """Scenario and source of an attack such as `unit-test/evasion/jaccard_gcn`; None for any other attack."""
     found = _ATTACK.fullmatch(attack) if isinstance(attack, str) else None
     return found and (found["scenario"], found["source"])
 
 
 def _listing(path: Path, names: list[str]) -> UnitTest:
-    """What a file says that it has, by the names of its arrays."""
+    """What a file contains, by the names of its arrays."""
     splits: dict[str, tuple[int, ...]] = {}
     arrays: dict[Flips, str] = {}
     for graph in _GRAPHS:
@@ -204,7 +204,7 @@ def _listing(path: Path, names: list[str]) -> UnitTest:
 
 
 def _pairs(archive: Archive, name: str, rows: int, columns: int | None) -> NDArray[np.int64]:
-    """(m, 2) places in a matrix of this many rows and columns; None where it has as many as it takes."""
+    """(m, 2) positions in a matrix of this many rows and columns; None for no limit."""
     shape = archive.header(name, "iu", ndim=2).shape
     if shape[1] != 2:
         raise GraphError(f"its array '{name}' has shape {shape} but must have two columns.")
@@ -217,7 +217,7 @@ def _pairs(archive: Archive, name: str, rows: int, columns: int | None) -> NDArr
 
 
 def _ones(places: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    """A matrix of ones at these places; one that is listed twice is one nevertheless."""
+    """A matrix of ones at these positions; one listed twice is still one."""
     matrix = sp.csr_array((np.ones(len(places), dtype=np.float32), tuple(places.T)), shape=shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1
@@ -225,7 +225,7 @@ def _ones(places: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
 
 
 def _listed(pairs: NDArray[np.int64]) -> str:
-    """How a list of undirected edges has them."""
+    """Whether a list of undirected edges has each once or in both directions."""
     proper = pairs[pairs[:, 0] != pairs[:, 1]]
     loops = len(pairs) - len(proper)
     ordered, edges = (len(np.unique(some, axis=0)) for some in (proper, np.sort(proper, axis=1)))

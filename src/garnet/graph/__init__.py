@@ -1,4 +1,4 @@
-"""Graphs and changes to them: what is proven of a graph once, and how it comes in and goes out."""
+"""Graphs and changes to them: how they are checked once, read and written."""
 
 from garnet.graph.budget import Budget
 from garnet.graph.graph import Edges as Edges

@@ -17,7 +17,7 @@ from garnet.io.table_layout import Duplicates
 def build_adjacency(
     rows: NDArray[Any], cols: NDArray[Any], weights: NDArray[Any], n: Any, symmetrize: bool
 ) -> sp.csr_array:
-    """The matrix of weighted, possibly directed, possibly repeated pairs, by the rule that `as_graph` states.
+    """The matrix of weighted, possibly directed, possibly repeated pairs, by the rules of `as_graph`.
 
     Args:
         rows: (m,) first nodes.
@@ -30,7 +30,7 @@ def build_adjacency(
         (n, n) float32; symmetric, finite, positive entries, no self-loops, sorted indices.
 
     Raises:
-        GraphError: the pairs are no such graph; the message says why.
+        GraphError: the pairs do not make such a graph; the message says why.
     """
     n = checked_size(n)
     return join_pairs(*checked_pairs(rows, cols, weights, n), n, "edge" if symmetrize else "direction").adjacency
@@ -38,13 +38,13 @@ def build_adjacency(
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of pairs.
+    """What became of the pairs.
 
     Attributes:
         adjacency: (n, n) float32 CSR.
         loops: pairs of a node with itself, which are no edges.
-        zeros: other pairs of weight zero, which are none either.
-        repeated: pairs that others gave before, in the same direction.
+        zeros: other pairs of weight zero, which are not edges either.
+        repeated: pairs that were given before in the same direction.
     """
 
     adjacency: sp.csr_array
@@ -61,16 +61,16 @@ def join_pairs(
     row_is: RowIs,
     duplicates: Duplicates = "max",
 ) -> Merged:
-    """The same of pairs that have been checked.
+    """The same for pairs that have been checked.
 
     Args:
         heads: (m,) first nodes.
         tails: (m,) second nodes.
         weights: (m,) weights; None if all are one.
         n: number of nodes.
-        row_is: what a pair is; those that are edges get both directions.
-        duplicates: what becomes of several pairs of the same nodes. Where both directions of every pair are given,
-            with the same weights, these are two rows for one edge whatever the rule.
+        row_is: what a pair stands for; if an edge, it gets both directions.
+        duplicates: how to merge several pairs of the same nodes. Where both directions of every pair are given with the
+            same weights, they are two rows for one edge whatever the rule.
     """
     keep = proper_pairs(heads, tails, weights)
     loops = int((heads == tails).sum())

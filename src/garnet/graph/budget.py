@@ -47,27 +47,27 @@ class Budget:
 
     @classmethod
     def edges(cls, count: int) -> Budget:
-        """So many flips of edges."""
+        """This many edge flips."""
         return cls("edges", count)
 
     @classmethod
     def entries(cls, count: int) -> Budget:
-        """So many changed entries of the features."""
+        """This many changed feature entries."""
         return cls("entries", count)
 
     @classmethod
     def fraction(cls, share: float) -> Budget:
-        """This share of the graph's edges; for an attack on features, of the entries that are not zero."""
+        """This share of the graph's edges; for an attack on features, of the non-zero entries."""
         return cls("fraction", share)
 
     @classmethod
     def per_target(cls, count: int) -> Budget:
-        """So many changes for each target."""
+        """This many changes for each target."""
         return cls("per_target", count)
 
     @classmethod
     def parse(cls, text: str, what: Literal["edges", "entries"] = "edges") -> Budget:
-        """A budget in words: `20%`, `100 edges`, `50 entries`, `5/target`, or `100`, so many of `what`.
+        """A budget in words: `20%`, `100 edges`, `50 entries`, `5/target`, or `100`, counted in `what`.
 
         Example:
             >>> Budget.parse("20%") == Budget.fraction(0.2)
@@ -76,7 +76,7 @@ class Budget:
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise BudgetError(f"A budget is written as 20%, 100, 50 entries or 5/target. Got {brief(text)} instead.")
-        # A decimal, because 7 / 100 is not always the float that was written as 7 %.
+        # A decimal, because 7 / 100 is not always the float written as 7 %.
         number, unit = Decimal(found["number"]), found["unit"]
         if unit == "%":
             return cls.fraction(float(number.scaleb(-2)))
@@ -95,7 +95,7 @@ class Budget:
         """How many changes that is, for a graph and a number of targets.
 
         Raises:
-            BudgetError: it is none at all, more than there are, or not of this kind.
+            BudgetError: it is zero, exceeds what there is, or is of another kind.
         """
         n, features = graph.num_nodes, graph.features
         if what == "edges":
@@ -109,7 +109,7 @@ class Budget:
         if self.kind == "per_target" and not targets:
             raise BudgetError(f"A budget of {self} needs targets, and there are none.")
         wanted = self.amount * {"fraction": whole, "per_target": targets}.get(self.kind, 1)
-        # A billionth more, because 29 % of 100 edges come out a little below 29.
+        # A billionth more, because 29 % of 100 edges comes out a little below 29.
         if wanted + 1e-9 < 1:
             raise BudgetError(f"A budget of {self} allows no change of a graph with {whole} {what}; give a larger one.")
         if wanted + 1e-9 >= most + 1:

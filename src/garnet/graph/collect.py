@@ -1,4 +1,4 @@
-"""What a reader gives piece by piece, put together in memory."""
+"""Assembles in memory what a reader gives piece by piece."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def collect(
     Args:
         source: what a reader opened.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
-        also: names of nodes that need not have any edge, where nodes are known by names.
+        also: names of nodes that need not have edges, where nodes are known by name.
 
     Raises:
-        GraphError: it does not hold a graph; the message says why.
+        GraphError: the source does not hold a graph; the message says why.
     """
     with source.reading():
         if source.named is None:
@@ -66,7 +66,7 @@ def _all_pairs(source: EdgeSource) -> Pairs:
     if len(pieces) == 1:
         return pieces[0]
     heads, tails = (np.concatenate([piece[end] for piece in pieces] or [np.zeros(0, np.int64)]) for end in (0, 1))
-    # All pieces of a source have weights, or none has.
+    # Either all pieces of a source have weights, or none does.
     weights = [piece[2] for piece in pieces if piece[2] is not None]
     return heads, tails, np.concatenate(weights) if weights else None
 
@@ -74,10 +74,10 @@ def _all_pairs(source: EdgeSource) -> Pairs:
 def _numbered(
     heads: NDArray[Any], tails: NDArray[Any], also: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """The sorted names, those of nodes without edges too, and both columns as positions among them."""
+    """The sorted names, including those of nodes without edges, and both columns as positions among them."""
     if also is not None and len(heads) and (heads.dtype.kind == "O") != (also.dtype.kind == "U"):
         if heads.dtype.kind == "O":
-            also = also.astype(np.str_)  # integers beside texts are texts
+            also = also.astype(np.str_)  # integers mixed with texts are texts
         else:
             heads, tails = (column.astype(np.str_).astype(np.object_) for column in (heads, tails))
     if heads.dtype.kind == "O" or (also is not None and also.dtype.kind == "U"):
@@ -95,7 +95,7 @@ def _numbered(
 def _placed(
     heads: NDArray[np.int64], tails: NDArray[np.int64], known: list[str], also: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """The same where both columns are places among names that are known."""
+    """The same where both columns are positions among known names."""
     texts = sorted({*known, *(() if also is None else also.astype(np.str_).tolist())})
     require_memory(4 * len(texts) * max(map(len, texts), default=0), "the table of its node names")
     position = {name: i for i, name in enumerate(texts)}

@@ -1,4 +1,4 @@
-"""Graphs of DGL, which is not imported: whoever has such a graph has done that."""
+"""DGL graphs. DGL is not imported here: whoever has such a graph has already imported it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from garnet.io.pyg_data import data_source
 
 
 def dgl_source(graph: Any) -> EdgeSource:
-    """A homogeneous `DGLGraph`: `weight` of its edges; `feat`, `label` and the three masks of its nodes.
+    """A homogeneous `DGLGraph`: `weight` of the edges; `feat`, `label` and the three masks of the nodes.
 
     Raises:
         GraphError: it has several types of edges, or is a batch of graphs.

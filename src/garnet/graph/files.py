@@ -1,4 +1,4 @@
-"""Reading a graph from a file and writing one to it, in the format of the file's ending."""
+"""Reading and writing graphs, in the format that the file's extension names."""
 
 from __future__ import annotations
 
@@ -34,75 +34,73 @@ def load_graph(
     nodes: NodeTable | None = None,
     symmetrize: bool = False,
 ) -> Graph:
-    """Read a graph from a file, whoever wrote it; its ending says how. A folder may hold a graph, too.
+    """Read a graph from a file, whoever wrote it, in the format of its extension; or from a folder.
 
     * `.npz`: the layout of the gnn-benchmark collection (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`; features
       as `attr_*` alike or dense as `attr_matrix`; `labels`; `idx_train`, `idx_val`, `idx_test`; `names`; `sides`;
       `label_names`),
-      which alone keeps all that a `Graph` has; or an adjacency matrix written by SciPy's `save_npz` in csr, csc or coo
-      format.
-    * `.csv`, `.tsv`, `.txt`, `.edges`, `.parquet`: a table with a row for each edge, see below.
+      the only format that keeps everything in a `Graph`; or an adjacency matrix written by SciPy's `save_npz` in csr,
+      csc or coo format.
+    * `.csv`, `.tsv`, `.txt`, `.edges`, `.parquet`: a table with one row per edge; see below.
     * `.mtx`: a square matrix in Matrix Market format.
-    * `.graphml`, `.gexf`: the `weight` of edges, ids of nodes (or in GraphML a `name` that each has for itself), and as
-      labels an attribute of nodes in integers, `class` or else `label`.
-    * `.gml`: the `weight` of edges; nodes by their `label` or else `name` if each has one of its own, or else by `id`.
+    * `.graphml`, `.gexf`: the edges' `weight`, node ids (or in GraphML a unique `name`), and as labels an integer node
+      attribute, `class` or else `label`.
+    * `.gml`: the edges' `weight`; nodes by their `label` or else `name` if these are unique, or else by `id`.
     * `.json`: lists `nodes`, and `links` or `edges`, as NetworkX and D3 write them. Nodes have an `id`, and perhaps an
-      integer `label`; without ids, edges have the positions of nodes in `source` and `target`, from 0.
-    * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as split.
+      integer `label`; without ids, `source` and `target` of an edge are node positions from 0.
+    * `.pt`: a PyTorch Geometric `Data` written by `torch.save`, with its masks as the split.
 
-    Text may have `.gz` after the ending. Nothing in a file is ever run, nothing but a `.pt` file is unpickled, and that
-    by PyTorch's restricted reader. A file that declares more than it holds, or more than this machine's memory, is
-    refused before anything is allocated for it. So is one that is small but unfolds to far more than real graphs do: to
-    over 256 MB and 50 times its size, as packed text over 16 MB and 20 times its size, or over 200,000 nodes and 100
-    for each entry. The environment variable `GARNET_UNFOLD` multiplies these limits; `GARNET_UNFOLD=4` allows four
-    times as much.
+    Text files may also end in `.gz`. Nothing in a file is ever run, and only `.pt` files are unpickled, by PyTorch's
+    restricted reader. A file that declares more than it holds, or more than this machine's memory, is refused before
+    anything is allocated for it. So is a small file that unpacks to far more than real graphs do: to over 256 MB and 50
+    times its size, for compressed text over 16 MB and 20 times its size, or over 200,000 nodes and 100 for each entry.
+    The environment variable `GARNET_UNFOLD` multiplies these limits; `GARNET_UNFOLD=4` allows four times as much.
 
-    **Tables of edges.** Any two columns can be the ends: `source` and `target` name them, or have their numbers from 1
-    on. Without that the columns are taken only where there is no doubt: two columns; three, of which the last is called
-    weight (or has no name, and numbers); or two that are called source and target, src and dst, from and to, u and v,
-    sender and receiver and so on. Otherwise the table is refused with its columns and what to say. Columns that are
-    called weight, weights or w are weights, others only if `weight` names them.
+    **Tables of edges.** Any two columns can be the endpoints: `source` and `target` give their names, or their numbers
+    from 1. Without these the columns are chosen only where there is no doubt: two columns; three, the last called
+    weight (or unnamed and numeric); or two called source and target, src and dst, from and to, u and v, sender and
+    receiver and so on. Otherwise the table is refused, with a list of its columns and what to specify. Columns called
+    weight, weights or w are weights, others only if `weight` names them.
 
-    In a text the cells of a row stand between commas, semicolons, tabs or bars, in `.txt` and `.edges` also between
-    blanks; what divides all rows alike is found out, and refused if that is true of two. Blank lines and those that
-    begin with `#` or `%` are skipped. The first row is a header if it says source and target, or if it has no number
-    where other rows have; and if a table has nothing but texts, and neither end of the first row turns up again,
-    `header` has to say what it is. Names that are all integers are sorted as such, others as text, and nodes are
-    numbered in that order. A table in which no pair is given in both directions is undirected, one row an edge; one
-    that gives some pairs in both directions and others in one is directed. In Parquet, where the metadata of
-    the schema have the key `garnet:num_nodes`, names are nodes' numbers, and there may be nodes without edges. A folder
-    with files that end in `.parquet`, as Dask and Spark write them, is one table; files that begin with _ or a dot are
-    no part of it.
+    In text files cells are separated by commas, semicolons, tabs or bars, in `.txt` and `.edges` also by blanks; the
+    delimiter that divides all rows alike is detected, and the file is refused if two do. Blank lines and those that
+    begin with `#` or `%` are skipped. The first row is a header if it says source and target, or has text where other
+    rows have numbers; if a table holds only text, and neither end of the first row appears again, `header` must say
+    which it is. Names that are all integers are sorted as integers, others as text, and nodes are numbered in that
+    order. A table in which no pair is given in both directions is undirected, one row per edge; one that gives some
+    pairs in both directions and others in one is directed. In Parquet, where the schema's metadata have the key
+    `garnet:num_nodes`, names are node numbers, and there may be nodes without edges. A folder with files that end in
+    `.parquet`, as Dask and Spark write them, is one table; files whose names begin with _ or a dot are ignored.
 
     A folder with the file `raw/edge.csv.gz` is an unpacked archive of the Open Graph Benchmark, such as `arxiv` or
-    `products`. It has `raw/num-node-list.csv.gz`, too, and if they are known `raw/node-feat.csv.gz`,
+    `products`. It also has `raw/num-node-list.csv.gz` and, where available, `raw/node-feat.csv.gz`,
     `raw/node-label.csv.gz` and a folder in `split`, such as `time`, with `train.csv.gz`, `valid.csv.gz` and
-    `test.csv.gz`; the first in alphabetic order if there are several. Labels that are missing, `nan`, become -1. Its
-    graphs are stored with one direction of each edge, so that most need `symmetrize`.
+    `test.csv.gz`; the first in alphabetical order if there are several. Missing labels, `nan`, become -1. These graphs
+    are stored with one direction of each edge, so most need `symmetrize`.
 
     Args:
         path: the file, or the folder.
-        source: of a table, the column of the first ends.
-        target: of a table, the column of the second ends.
-        weight: of a table, the column of the weights.
-        time: of a table, the column of times, which `before` needs.
+        source: for a table, the column of the source nodes.
+        target: for a table, the column of the target nodes.
+        weight: for a table, the column of the weights.
+        time: for a table, the column of times, which `before` needs.
         before: leave out rows with this time or a later one: a number, or a date such as 2024-05-31 or
-            2024-05-31T18:00; those without a time zone are in UTC.
-        header: whether the first row of a text is a header.
-        delimiter: what stands between the cells of a text; a blank for any number of blanks.
-        decimal: what stands before the fraction of a number in a text: a point or a comma.
-        encoding: of a text, such as latin-1 or utf-16.
-        duplicates: of a table, what becomes of several rows for one edge: the largest weight (`max`), the `sum`, the
+            2024-05-31T18:00, in UTC unless it names a time zone.
+        header: whether the first row of a text file is a header.
+        delimiter: what separates the cells of a text file; a blank stands for any number of blanks.
+        decimal: the decimal mark in a text file: a point or a comma.
+        encoding: of a text file, such as latin-1 or utf-16.
+        duplicates: for a table, how several rows for one edge are merged: the largest weight (`max`), the `sum`, the
             number of rows (`count`) or the `first` weight.
         nodes: a table of the nodes.
-        symmetrize: accept a directed graph and keep each of its edges in both directions.
+        symmetrize: accept a directed graph and make each of its edges undirected.
 
     Returns:
         The graph, which has passed `as_graph`.
 
     Raises:
         GraphError: there is no such file, or it does not hold a graph; the message says why.
-        ParameterError: the file is no table, and something was said of one.
+        ParameterError: an option for tables was given, and the file is not a table.
     """
     options = TableOptions(
         source=source,
@@ -120,15 +118,15 @@ def load_graph(
 
 
 def open_source(source: str | Path | Graph) -> EdgeSource:
-    """A graph that will be read piece by piece, by the rules of `load_graph`.
+    """Open a graph to be read piece by piece, by the rules of `load_graph`.
 
     Args:
         source: a `Graph`; a file that ends in .npz, .parquet, .csv, .tsv, .txt or .edges (text also with .gz), where
             the names in lists of edges must be integers; or a folder of Parquet files or of OGB.
 
     Raises:
-        GraphError: there is no such file, or what is read of it now does not belong to a graph. What is wrong with its
-            edges is said when these are read.
+        GraphError: there is no such file, or what is read of it now does not belong to a graph. Errors in its edges are
+            raised as these are read.
     """
     if isinstance(source, Graph):
         return _graph_source(source)
@@ -142,7 +140,7 @@ def open_source(source: str | Path | Graph) -> EdgeSource:
 
 
 def _graph_source(graph: Graph) -> EdgeSource:
-    """A graph in memory, each of its edges once."""
+    """A graph in memory, with each of its edges once."""
     if graph.sides is not None:
         raise GraphError(f"The graph {_SIDES}")
     matrix = graph.adjacency
@@ -169,7 +167,7 @@ def _graph_source(graph: Graph) -> EdgeSource:
 
 
 def left_out(graph: Graph, path: str | Path) -> list[str]:
-    """What of a graph a file with this ending cannot hold, in words."""
+    """What a file with this extension cannot keep of a graph, in words."""
     holds = format_of(Path(path), "write").holds
     missing = [fact for fact in NODE_FACTS if getattr(graph, fact) is not None and fact not in holds]
     lonely = LONELY not in holds and bool((graph.degrees == 0).any())
@@ -177,13 +175,13 @@ def left_out(graph: Graph, path: str | Path) -> list[str]:
 
 
 def require_writable(path: str | Path) -> None:
-    """Say now, before hours of work, that a graph could not be written there."""
+    """Fail now, before hours of work, if a graph could not be written there."""
     format_of(Path(path), "write")
     require_file(path)
 
 
 def require_archive(path: str | Path, what: str = "A result") -> None:
-    """Say now, before hours of work, that what belongs into an .npz file could not be written there."""
+    """Fail now, before hours of work, if an .npz file could not be written there."""
     if Path(path).suffix.lower() != ".npz":
         raise GraphError(f"{what} is written to an .npz file. Got {str(path)!r} instead.")
     require_file(path)

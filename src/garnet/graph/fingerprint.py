@@ -1,4 +1,4 @@
-"""A few digits that tell one graph from another, wherever it lies and however it is cut."""
+"""A few digits that identify a graph, wherever it is stored and however it is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that flow through the library, and `as_graph`, the only door into it."""
+"""The values that flow through the library, and `as_graph`, its only entrance."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Split:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that are the same wherever the three parts are."""
+        """Sixteen hex digits that depend on the three parts alone."""
         return fingerprint_of(*((len(part), [part], "<i8") for part in (self.train, self.val, self.test)))
 
     def __eq__(self, other: object) -> bool:
@@ -67,17 +67,17 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph whose invariants `as_graph` has proven; build it there, never by hand.
+    """An undirected graph whose invariants `as_graph` has checked; build it there, never by hand.
 
     Attributes:
         adjacency: (n, n) float32 CSR; symmetric, finite, positive entries, no self-loops, sorted indices.
         features: (n, d) float32, dense or CSR, finite; or None.
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
-        names: (n,) the users' own node names, integers or text; None when they are 0 .. n-1.
-        sides: (n,) of a bipartite graph, true for the nodes of the second side; None for others. As it came, no edge
-            joins two nodes of one side, and no purifier adds such an edge.
-        label_names: (c,) what the classes are called, by number; None where they are numbers.
+        names: (n,) the user's own node names, integers or text; None if they are 0 .. n-1.
+        sides: (n,) for a bipartite graph, true for the nodes of the second side; None for other graphs. No edge of the
+            input joins two nodes of one side, and no purifier adds such an edge.
+        label_names: (c,) names of the classes, by number; None if they are numbers.
     """
 
     adjacency: sp.csr_array
@@ -100,7 +100,7 @@ class Graph:
 
     @property
     def num_features(self) -> int:
-        """Columns of the features, d; 0 where there are none."""
+        """Number of features, d; 0 if there are none."""
         return 0 if self.features is None else int(self.features.shape[1])
 
     @property
@@ -122,7 +122,7 @@ class Graph:
 
     @property
     def homophily(self) -> float | None:
-        """Share of edges, among those with two known labels, that join equal labels; None without such."""
+        """Share of the edges between two labelled nodes that join equal labels; None if there are no such edges."""
         if self.labels is None:
             return None
         first, second = self.labels[self.edges]
@@ -131,42 +131,42 @@ class Graph:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that are the same wherever the number of nodes, the edges and their weights are."""
+        """Sixteen hex digits that depend on the number of nodes, the edges and their weights alone."""
         matrix = self.adjacency
         arrays = ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f4"))
         return fingerprint_of(*((len(array), [array], kind) for array, kind in arrays))
 
     def with_edges(self, edges: Edges, weights: ArrayLike | None = None) -> Graph:
-        """The same nodes joined by other edges: each (2, m) column one undirected edge."""
+        """The same nodes joined by other edges: each column of (2, m) is one undirected edge."""
         weights = np.ones(edges.shape[1]) if weights is None else np.asarray(weights)
         return replace(self, adjacency=build_adjacency(edges[0], edges[1], weights, self.num_nodes, True))
 
     def save(self, path: str | Path) -> None:
-        """Write the graph to a file, whole or not at all; its ending says how, as for `load_graph`.
+        """Write the graph to a file, whole or not at all, in the format of its extension, as for `load_graph`.
 
-        Only `.npz` keeps everything. An edge list keeps edges, weights and names, without the nodes that have no edge;
-        names that are texts but all spell integers come back as integers. A Matrix Market file keeps edges and weights.
-        Features, labels and split are in neither. Edge lists that end in `.txt` or `.edges` have tabs. The same graph
-        gives the same bytes.
+        Only `.npz` keeps everything. An edge list keeps edges, weights and names, but loses nodes without edges; text
+        names that all spell integers come back as integers. A Matrix Market file keeps edges and weights. Neither keeps
+        features, labels or split. Edge lists that end in `.txt` or `.edges` are separated by tabs. The same graph gives
+        the same bytes.
 
         Args:
             path: the file, replaced if it exists; its folder must exist.
 
         Raises:
-            GraphError: the ending is unknown, or a name of a node cannot be kept in an edge list.
+            GraphError: the extension is unknown, or a node name cannot be kept in an edge list.
             GarnetError: the file cannot be written.
         """
         save_arrays(self.to_arrays(), Path(path))
 
     @classmethod
     def of(cls, arrays: GraphArrays) -> Graph:
-        """The graph of arrays that have been checked."""
+        """A graph from arrays that have been checked."""
         split = None if arrays.split is None else Split(*arrays.split)
         said = arrays.names, arrays.sides, arrays.label_names
         return cls(arrays.adjacency, arrays.features, arrays.labels, split, *said)
 
     def to_arrays(self) -> GraphArrays:
-        """The same in plain arrays, which share its memory."""
+        """The graph as plain arrays, which share its memory."""
         parts = None if self.split is None else (self.split.train, self.split.val, self.split.test)
         said = self.names, self.sides, self.label_names
         return GraphArrays(self.adjacency, self.features, self.labels, parts, *said)
@@ -180,11 +180,11 @@ class Graph:
         return to_pyg(self.to_arrays())
 
     def to_networkx(self) -> networkx.Graph:
-        """A NetworkX graph with `weight` on its edges and `label` on its nodes."""
+        """A NetworkX graph with `weight` on the edges and `label` on the nodes."""
         return to_networkx(self.to_arrays())
 
     def to_igraph(self) -> igraph.Graph:
-        """An igraph `Graph` with `weight` on its edges, and `name` and `label` on its vertices."""
+        """An igraph `Graph` with `weight` on the edges, and `name` and `label` on the vertices."""
         return to_igraph(self.to_arrays())
 
     def __eq__(self, other: object) -> bool:
@@ -249,44 +249,44 @@ def as_graph(
     relation: Any = None,
     bipartite: int | ArrayLike | None = None,
 ) -> Graph:
-    """Turn whatever holds a graph into a `Graph`, or say in one sentence why that cannot be.
+    """Turn anything that holds a graph into a `Graph`, or say in one sentence why it cannot.
 
-    One rule for every kind of input: self-loops and zero weights are dropped; of several weights given for the
+    The rules are the same for every kind of input: self-loops and zero weights are dropped; of several weights for the
     same ordered pair the largest counts, unless `duplicates` says otherwise; a graph that is not symmetric is refused
-    unless `symmetrize` is set, and then an edge has the larger of its two weights, or what `duplicates` makes of them.
+    unless `symmetrize` is set, and then an edge gets the larger of its two weights, or what `duplicates` makes of them.
 
     Args:
-        data: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy
-            array; a PyTorch Geometric `Data`; a graph of NetworkX, igraph or DGL; a DataFrame of pandas or polars, or a
-            table of Arrow, with a row for each edge; a list of pairs, or of pairs with weights; or a pair
-            `(edge_index, n)` with `edge_index` (2, m).
-        source: of a table, the column of the first ends. Without it the columns must be called so that there is no
-            doubt, as by `load_graph`.
-        target: of a table, the column of the second ends.
-        weight: of a table, the column of the weights.
-        time: of a table, the column of times, which `before` needs.
-        before: leave out rows with this time or a later one: a number, or a date, as text in the form 2024-05-31.
-        duplicates: of a table, what becomes of several rows for one edge: `max`, `sum`, `count` or `first`.
+        data: a `Graph`; a path (see `load_graph`); a SciPy sparse matrix or array in any format; a square NumPy array;
+            a PyTorch Geometric `Data`; a NetworkX, igraph or DGL graph; a pandas or polars DataFrame, or an Arrow
+            table, with one row per edge; a list of pairs, with or without weights; or a pair `(edge_index, n)` with
+            `edge_index` (2, m).
+        source: for a table, the column of the source nodes. Without it the column names must leave no doubt; see
+            `load_graph`.
+        target: for a table, the column of the target nodes.
+        weight: for a table, the column of the weights.
+        time: for a table, the column of times, which `before` needs.
+        before: leave out rows with this time or a later one: a number, or a date as text, such as 2024-05-31.
+        duplicates: for a table, how several rows for one edge are merged: `max`, `sum`, `count` or `first`.
         nodes: a table of nodes: a DataFrame, the path of a .csv, .tsv, .txt or .parquet file, or a `garnet.NodeTable`,
-            which says how its columns are read. Nodes that are only in it have no edges.
-        id: of the table of nodes, the column of their names; by default one called id, node, node_id or name.
-        features: (n, d) dense, or sparse as SciPy or torch have it; overrides those of the data. With a table of nodes
-            the names of its columns.
-        labels: (n,) integers, negative where unknown; overrides those of the data. With a table of nodes the name of a
+            which says how its columns are read. Nodes that only it names have no edges.
+        id: in the table of nodes, the column of their names; by default one called id, node, node_id or name.
+        features: (n, d) dense, or sparse in SciPy or torch; overrides the data's own. With a table of nodes, the names
+            of its feature columns.
+        labels: (n,) integers, negative where unknown; overrides the data's own. With a table of nodes, the name of a
             column, of any type.
-        split: training, validation and test nodes; overrides that of the data. With a table of nodes the name of a
+        split: training, validation and test nodes; overrides the data's own. With a table of nodes, the name of a
             column with `train`, `val` and `test`.
-        names: (n,) integers or text; overrides those of the data.
+        names: (n,) integers or text; overrides the data's own.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
-        relation: of a `HeteroData`, such as `("user", "buys", "item")`. One between nodes of one type is a graph of
-            these; one between two types is bipartite, with the nodes of the type named first before the others, and its
-            features are given here.
-        bipartite: says that the graph has two sides, and no edge within one, as between users and what they buy: the
-            number of nodes of the first side, which come before those of the second; or (n,) booleans, true for the
-            second; or true, where the edges tell the sides. What comes out of a purifier then has no such edge either.
+        relation: of a `HeteroData`, such as `("user", "buys", "item")`. One within a node type gives a graph of these
+            nodes; one between two types gives a bipartite graph, with the nodes of the first type first; pass its
+            features as `features`.
+        bipartite: says that the graph has two sides and no edge within either, such as users and what they buy: the
+            number of nodes on the first side, which come before those of the second; or (n,) booleans, true for the
+            second; or true, if the edges determine the sides. A purifier then adds no edge within a side either.
 
     Returns:
-        The graph, which shares no memory that a later change of the data could reach through the adjacency.
+        The graph; later changes to the data cannot reach its adjacency.
 
     Raises:
         GraphError: the data are no graph, or a part of them is malformed.
@@ -332,7 +332,7 @@ def as_graph(
 
 
 def _sides(bipartite: Any, graph: Graph) -> NDArray[np.bool_]:
-    """The sides of a bipartite graph, as they are said or, for true, as its edges tell them."""
+    """The sides of a bipartite graph, as given or, for true, as its edges determine them."""
     if bipartite is True:
         return told_sides(graph.adjacency)
     sides = checked_sides(bipartite, graph.num_nodes)
@@ -348,18 +348,18 @@ def read_graph(
     symmetrize: bool = False,
     relation: Any = None,
 ) -> tuple[Graph, ReadReport | None]:
-    """The graph of anything that `as_graph` reads, and what was read in words, where there was something to guess.
+    """The graph of anything that `as_graph` reads, and a report in words if something had to be guessed.
 
     Args:
         data: what holds the graph.
-        options: how it is to be read, if it is a table of edges.
-        nodes: a table of its nodes.
+        options: how to read it, if it is a table of edges.
+        nodes: a table of the nodes.
         symmetrize: accept a directed graph and keep each of its edges in both directions.
         relation: of a `HeteroData`.
 
     Raises:
         GraphError: the data are no graph, or a part of them is malformed.
-        ParameterError: an option can only be said of a table.
+        ParameterError: an option applies to tables only.
     """
     opened = _opened(data, options, symmetrize, relation)
     if isinstance(opened, GraphArrays):
@@ -376,7 +376,7 @@ def read_graph(
 
 
 def _opened(data: Any, options: TableOptions, symmetrize: bool, relation: Any) -> GraphArrays | EdgeSource:
-    """What any kind of input gives: pairs that are to be put together, or an adjacency matrix."""
+    """What any kind of input gives: pairs to be assembled, or an adjacency matrix."""
     if relation is not None and not is_pyg(data):
         raise GraphError(f"A relation is one of a HeteroData. Got {type(data).__name__} beside a relation.")
     if isinstance(data, str | Path):

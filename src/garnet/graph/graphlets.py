@@ -1,4 +1,4 @@
-"""Graphlet degree vectors: in how many small subgraphs, and in which place of each, a node stands."""
+"""Graphlet degree vectors: how many small subgraphs a node is in, and at which position."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ ORBITS = (
     "leaf of a star of 4", "centre of a star of 4", "cycle of 4", "tail of a paw", "side of a paw", "joint of a paw",
     "tip of a diamond", "waist of a diamond",
 )  # fmt: skip
-"""What the columns count, numbered as by Przulj (2007); his next, the clique of 4, is left out.
+"""What the columns count, numbered as by Przulj (2007); the next one there, the clique of 4, is left out.
 
 A paw is a triangle with a tail: its joint has the tail, its sides do not. A diamond is a cycle of 4 with one chord: its
 waist has the chord, its tips do not.
 """
 
-_CHUNK = 1 << 24  # walks of two steps looked at together
+_CHUNK = 1 << 24  # walks of two steps processed together
 
 
 def graphlet_degrees(graph: Graph) -> NDArray[np.float64]:
-    r"""(n, 14) the counts of each node for each of `ORBITS`; weights of edges do not count.
+    r"""(n, 14) the count of each of `ORBITS` at each node; edge weights do not matter.
 
     A subgraph counts whether or not its nodes have further edges among them: four nodes of a clique are three cycles.
     Induced counts are linear combinations of these and of the cliques of 4, which no product of sparse matrices gives.
-    With A the adjacency, d its degrees and :math:`C = A \odot A^2` the common neighbours of the ends of each edge, all
-    is sums over edges but for the cycles, which need the other entries of :math:`A^2`, and the tips of diamonds,
-    :math:`\operatorname{diag}(A (C - A) A) / 2`; both go a few rows at a time.
+    With A the adjacency, d its degrees and :math:`C = A \odot A^2` the common neighbours of each edge's endpoints, all
+    counts are sums over edges except the cycles, which need the other entries of :math:`A^2`, and the tips of diamonds,
+    :math:`\operatorname{diag}(A (C - A) A) / 2`; both are computed a few rows at a time.
     """
     edges = graph.adjacency.sign().astype(np.float64)
     degrees = np.asarray(edges.sum(axis=1)).ravel()
@@ -69,18 +69,18 @@ def _sums_of_pairs(counts: sp.csr_array) -> NDArray[np.float64]:
 
 
 def _common_neighbours(edges: sp.csr_array, degrees: NDArray[np.float64]) -> tuple[sp.csr_array, NDArray[np.float64]]:
-    """The common neighbours of the ends of each edge, and the cycles of 4 through each node."""
+    """The common neighbours of each edge's endpoints, and the 4-cycles through each node."""
     shared, cycles = [], []
     for rows in _blocks(edges, degrees):
         walks = sp.csr_array(edges[rows] @ edges)
         shared.append(walks.multiply(edges[rows]))
-        # Two walks to the same node make a cycle, unless they lead back to where they began.
+        # Two walks to the same node make a cycle, unless they return to where they began.
         cycles.append(_sums_of_pairs(walks) - _pairs(degrees[rows]))
     return sp.csr_array(sp.vstack(shared, format="csr")), np.concatenate(cycles)
 
 
 def _tips(edges: sp.csr_array, degrees: NDArray[np.float64], shared: sp.csr_array) -> NDArray[np.float64]:
-    """Diamonds of which each node is a tip: its triangles, times the others on the side that faces it."""
+    """Diamonds with each node as a tip: its triangles, times the others on the side that faces it."""
     facing = sp.csr_array(shared - shared.sign())
     sums = [
         np.asarray((edges[rows] @ facing).multiply(edges[rows]).sum(axis=1)).ravel() for rows in _blocks(edges, degrees)
@@ -89,7 +89,7 @@ def _tips(edges: sp.csr_array, degrees: NDArray[np.float64], shared: sp.csr_arra
 
 
 def _blocks(edges: sp.csr_array, degrees: NDArray[np.float64]) -> Iterator[slice]:
-    """Rows, as many at a time as have not too many walks of two steps."""
+    """Blocks of rows with not too many walks of two steps."""
     walks = np.cumsum(edges @ degrees)
     first = 0
     while first < len(degrees):

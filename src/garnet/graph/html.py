@@ -1,4 +1,4 @@
-"""Small tables, as a notebook shows them."""
+"""Small tables for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def html_table(title: str, rows: Mapping[str, str]) -> str:
-    """A table of two columns, for `_repr_html_`; whatever the texts are, they are shown as they are.
+    """A table of two columns, for `_repr_html_`; texts are escaped and shown as they are.
 
     Example:
         >>> html_table("Graph", {"nodes": "<4"})

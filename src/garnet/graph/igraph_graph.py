@@ -1,4 +1,4 @@
-"""igraph, from and to the arrays of a graph."""
+"""Conversion between igraph and the arrays of a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from garnet.io.node_facts import classes_of, names_of, vectors_of
 
 
 def igraph_source(graph: Any) -> EdgeSource:
-    """An igraph `Graph`: `weight` of its edges, `name`, integer `label` and vectors `x` of its vertices."""
+    """An igraph `Graph`: `weight` of the edges; `name`, integer `label` and vectors `x` of the vertices."""
     n, known = int(graph.vcount()), set(graph.vs.attributes())
     ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
     weights = as_array(graph.es["weight"], "Edge weights") if "weight" in graph.es.attributes() else None
@@ -32,7 +32,7 @@ def igraph_source(graph: Any) -> EdgeSource:
 
 
 def to_igraph(graph: GraphArrays) -> Any:
-    """An igraph `Graph` with `weight` on its edges, and `name` and `label` on its vertices."""
+    """An igraph `Graph` with `weight` on the edges, and `name` and `label` on the vertices."""
     try:
         import igraph
     except ImportError as error:
@@ -44,6 +44,6 @@ def to_igraph(graph: GraphArrays) -> Any:
         result.vs["name"] = graph.names.tolist()
     if graph.labels is not None:
         result.vs["label"] = graph.labels.tolist()
-    if graph.sides is not None:  # as igraph's own bipartite graphs have it
+    if graph.sides is not None:  # as in igraph's own bipartite graphs
         result.vs["type"] = graph.sides.tolist()
     return result

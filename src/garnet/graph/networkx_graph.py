@@ -1,4 +1,4 @@
-"""NetworkX, from and to the arrays of a graph."""
+"""Conversion between NetworkX and the arrays of a graph."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def networkx_source(graph: networkx.Graph) -> EdgeSource:
-    """A NetworkX graph: `weight` of its edges (1 if absent), integer `label` and vectors `x` of its nodes.
+    """A NetworkX graph: `weight` of the edges (1 if absent), integer `label` and vectors `x` of the nodes.
 
     Node names become `Graph.names`: integers if all are integers, otherwise their text. Of parallel edges the heaviest
-    counts, as it does everywhere.
+    counts, as everywhere.
     """
     nodes = list(graph.nodes)
     position = {node: i for i, node in enumerate(nodes)}
@@ -50,7 +50,7 @@ def to_networkx(graph: GraphArrays) -> networkx.Graph:
     result.add_nodes_from(names)
     if graph.labels is not None:
         networkx.set_node_attributes(result, dict(zip(names, graph.labels.tolist(), strict=True)), "label")
-    if graph.sides is not None:  # as networkx.bipartite has it
+    if graph.sides is not None:  # as in networkx.bipartite
         sides = dict(zip(names, graph.sides.astype(int).tolist(), strict=True))
         networkx.set_node_attributes(result, sides, "bipartite")
     upper = sp.triu(graph.adjacency.tocoo(), k=1)

@@ -1,4 +1,4 @@
-"""Columns of a table of nodes as features: numbers scaled, categories one-hot, what is missing said."""
+"""Columns of a table of nodes as features: numbers scaled, categories one-hot, missing values marked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from garnet.errors import GraphError, brief
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "<na>", "?"})
-"""What stands for a value that is not known, in small letters."""
+"""Texts that stand for a missing value, in lower case."""
 
 _MOST_CATEGORIES = 200
 
 
 def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are not known."""
+    """Which values are missing."""
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
     if values.dtype.kind in "iub":
@@ -31,10 +31,10 @@ def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def encoded(name: str, values: NDArray[Any]) -> tuple[NDArray[np.float32], str]:
-    """A column as features, (n, k), and what was made of it, in words.
+    """A column as features, (n, k), and how it was encoded, in words.
 
     Numbers are centred and divided by their standard deviation; a missing one becomes the mean, and another feature
-    says which are missing. Other values are categories, a feature for each, and one for what is missing.
+    marks which are missing. Other values are categories, with one feature each and one for missing values.
 
     Raises:
         GraphError: there are too many categories.
@@ -60,7 +60,7 @@ def encoded(name: str, values: NDArray[Any]) -> tuple[NDArray[np.float32], str]:
 
 
 def _numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    """The values as numbers, 0 where they are missing; None if some are none."""
+    """The values as numbers, 0 where they are missing; None if some are not numbers."""
     if values.dtype.kind in "iubf":
         return np.where(missing, 0.0, values.astype(np.float64))
     numbers = np.zeros(len(values))
@@ -76,7 +76,7 @@ def _numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.flo
 
 
 def require_finite(name: str, values: NDArray[Any]) -> None:
-    """Refuse a column of numbers of which one is infinite."""
+    """Refuse a column of numbers if one is infinite."""
     numbers = _numbers(values, are_missing(values))
     endless = [] if numbers is None else np.flatnonzero(~np.isfinite(numbers)).tolist()
     if numbers is not None and endless:

@@ -19,7 +19,7 @@ from garnet.io.table_layout import TableOptions, listed
 from garnet.io.text_rows import fits
 
 ALL = "all"
-"""Of features: every column that is nothing else."""
+"""For features: every column with no other role."""
 
 _IDS = ("id", "node", "node_id", "nodeid", "name")
 _PARTS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
@@ -27,22 +27,22 @@ _PARTS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev
 
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """What a table says of the nodes of a graph.
+    """What a table says about the nodes of a graph.
 
-    A node that the table does not name has no label, is in no part of the split, and its features are missing ones. A
-    node that only the table names has no edges.
+    A node that the table does not name has no label, is in no part of the split, and has missing features. A node that
+    only the table names has no edges.
 
     Attributes:
         table: a DataFrame, a dictionary of columns, or the path of a .csv, .tsv, .txt or .parquet file with a header.
         id: the column of the names; by default one called id, node, node_id or name.
-        features: the columns of the features, or `all` for those that are nothing else. Numbers are scaled to mean 0
-            and standard deviation 1, other values are categories with a feature each. What is missing (an empty cell,
-            NA, NaN) becomes the mean, or a category of its own, and is told by another feature.
-        labels: the column of the classes, of any type; they are numbered in the order of their values. Missing ones are
-            unknown.
-        split: the column of the parts: train, val or test, and nothing for nodes in none.
-        encoding: of a text.
-        delimiter: what stands between the cells of a text; None to find out.
+        features: the columns of the features, or `all` for every column with no other role. Numbers are scaled to mean
+            0 and standard deviation 1, other values are categories with a feature each. A missing value (an empty cell,
+            NA, NaN) becomes the mean, and another feature marks it; or it is a category of its own.
+        labels: the column of the classes, of any type; they are numbered in the order of their values. Missing values
+            are unknown labels.
+        split: the column of the parts: train, val or test, empty for nodes in none.
+        encoding: of a text file.
+        delimiter: what separates the cells of a text file; None to detect it.
     """
 
     table: Any
@@ -73,14 +73,14 @@ class NodeTable:
 
     @property
     def names(self) -> NDArray[Any]:
-        """(k,) the names of its nodes: integers if all are, otherwise texts."""
+        """(k,) the names of its nodes: integers if all are integers, otherwise texts."""
         return self._read[0]
 
     def joined(self, arrays: GraphArrays) -> tuple[GraphArrays, tuple[str, ...]]:
-        """A graph with what the table says of its nodes, and that in words.
+        """The graph with the table's data about its nodes, and a description of these in words.
 
         Raises:
-            GraphError: the names of both do not fit together, or a column cannot be read as what it is said to be.
+            GraphError: their names do not match, or a column cannot be read in its stated role.
         """
         n = arrays.adjacency.shape[0]
         at = self._places(np.arange(n) if arrays.names is None else arrays.names)
@@ -131,7 +131,7 @@ class NodeTable:
 
     @cached_property
     def _read(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """The names, and all columns that were asked for."""
+        """The names, and all requested columns."""
         wanted = [self._id, *(self._columns.place(one, "labels, split or features") for one in self._asked)]
         wanted = list(dict.fromkeys([*wanted, *self._features]))
         columns = self._columns.read(wanted)
@@ -154,7 +154,7 @@ class NodeTable:
         return names
 
     def _places(self, names: NDArray[Any]) -> NDArray[np.int64]:
-        """(k,) which node of the graph each row is of."""
+        """(k,) the node of the graph that each row describes."""
         own = self.names.astype(np.str_) if names.dtype.kind == "U" else self.names
         if own.dtype.kind == "U" != names.dtype.kind:
             raise GraphError(
@@ -185,7 +185,7 @@ class NodeTable:
         return "; ".join(said)
 
     def _spread(self, name: str, at: NDArray[np.int64], n: int) -> NDArray[Any]:
-        """A column with a row for each node of the graph."""
+        """A column expanded to one row for each node of the graph."""
         values = self._read[1][name]
         if len(at) == n and values.dtype.kind in "iubf":
             spread = np.empty(n, values.dtype)

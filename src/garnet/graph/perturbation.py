@@ -1,4 +1,4 @@
-"""What an attack leaves behind: the changes it made, and for which graph."""
+"""What an attack leaves behind: the changes it made, and to which graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Entries:
         return int(self.places.shape[1])
 
     def made_in(self, features: Any) -> bool:
-        """Whether the features, dense or sparse, have the values of the attack; else they have those from before.
+        """Whether the features, dense or sparse, have the attack's values; otherwise they have those from before.
 
         Raises:
             GraphError: they have neither.
@@ -85,20 +85,21 @@ class Entries:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Perturbation:
-    """Edges that were flipped and features that were changed, in the order in which the attack did it.
+    """Edges that were flipped and features that were changed, in the order of the attack.
 
     Applied twice, it gives the graph back: `p.apply(p.apply(graph)) == graph`.
 
     Attributes:
-        edges: (2, m) undirected edges, each once with the smaller node first; present ones go, absent ones come.
-        weights: (m,) weight of each while it is there.
-        fingerprint: of the graph it was made for.
-        result: fingerprint of the graph it makes of it.
+        edges: (2, m) undirected edges, each once with the smaller node first; present ones are removed, absent ones
+            added.
+        weights: (m,) weight of each while it is present.
+        fingerprint: of the graph that was attacked.
+        result: fingerprint of the attacked graph.
         attack: name of the attack.
         parameters: of the attack.
-        budget: as the attack was given it, in words.
+        budget: the attack's budget, in words.
         seed: of everything random.
-        inputs: digest of the features, labels and split, if the attack needs any of them, and of the victim.
+        inputs: digest of the victim, and of the features, labels and split if the attack needs any of them.
         targets: nodes it was aimed at; empty for an attack on the whole graph.
         entries: changed features.
         complete: False if the attack was stopped before its budget was spent.
@@ -131,7 +132,7 @@ class Perturbation:
         return int(self.edges.shape[1]) + len(self.entries)
 
     def apply(self, graph: Graph) -> Graph:
-        """The graph with the changes made, or, if they are made in it already, without them.
+        """The graph with the changes made, or undone if it already has them.
 
         Raises:
             GraphError: it was made for another graph.
@@ -152,16 +153,16 @@ class Perturbation:
         return replace(flipped, features=self.entries.put(graph.features, values))
 
     def first(self, edges: int, graph: Graph) -> Perturbation:
-        """What the same attack had done by its first flips of edges; for attacks that choose one after the other."""
+        """What the same attack had done after its first edge flips; for attacks that choose one after the other."""
         kept = Perturbation.of(graph, self.edges[:, :edges], self.entries)
         return replace(self, edges=kept.edges, weights=kept.weights, result=kept.result, complete=False)
 
     def added(self, graph: Graph) -> Edges:
-        """Those of the edges that the attacked graph does not have."""
+        """The flipped edges that the clean graph does not have."""
         return self.edges[:, _weights_of(graph, self.edges) == 0]
 
     def dropped(self, graph: Graph) -> Edges:
-        """Those of the edges that the attacked graph has."""
+        """The flipped edges that the clean graph has."""
         return self.edges[:, _weights_of(graph, self.edges) > 0]
 
     def save(self, path: str | Path) -> None:
@@ -222,13 +223,13 @@ class Perturbation:
         return html_table("Perturbation", {name: text for name, text in rows.items() if text})
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """By the names under which they are saved, integers in the smaller type that holds them."""
+        """Arrays by the names under which they are saved, integers in the smaller type that holds them."""
         whole = {"edges": self.edges, "targets": self.targets, "places": self.entries.places}
         small = {name: one.astype(np.int32 if one.max(initial=0) < 2**31 else np.int64) for name, one in whole.items()}
         return {**small, "weights": self.weights, "before": self.entries.before, "after": self.entries.after}
 
     def _require_sound(self) -> None:
-        """Refuse arrays, from a file that anybody may have written, that no attack gives."""
+        """Refuse arrays that no attack gives; anybody may have written the file."""
         edges, places = self.edges, self.entries.places
         numbers = (self.weights, self.entries.before, self.entries.after)
         for name, pairs in (("edges", edges), ("places", places)):

@@ -1,4 +1,4 @@
-"""How many pieces a graph is in."""
+"""How many connected components a graph has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from garnet.graph.graph import Graph
 
 @dataclass(frozen=True)
 class Pieces:
-    """What hangs together in a graph; found in time linear in its edges.
+    """The connected components of a graph, found in time linear in its edges.
 
     Attributes:
-        components: sets of nodes that paths join; a node without edges is one of its own.
-        isolated: nodes without edges.
+        components: number of connected components; a node without edges is one of its own.
+        isolated: number of nodes without edges.
 
     Example:
         >>> from garnet import as_graph
@@ -29,7 +29,7 @@ class Pieces:
 
     @classmethod
     def of(cls, graph: Graph) -> Pieces:
-        """The pieces of a graph."""
+        """The components of a graph."""
         if not graph.num_nodes:
             return cls(0, 0)
         count = connected_components(graph.adjacency, directed=False, return_labels=False)
@@ -37,7 +37,7 @@ class Pieces:
 
 
 def fell_apart(before: Pieces, after: Pieces) -> str:
-    """Whether a change left a graph in more pieces, in a sentence; empty where it did not.
+    """A sentence if a change left a graph in more components; otherwise empty.
 
     Example:
         >>> fell_apart(Pieces(1, 0), Pieces(4, 2))

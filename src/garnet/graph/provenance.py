@@ -1,4 +1,4 @@
-"""Where a result came from: the command, the graphs, the versions and the machine."""
+"""Where a result came from: command, graphs, versions and machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from garnet.machine import machine, versions
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What is needed to make something again, and to see that it is the same.
+    """What is needed to reproduce a result, and to check that it is the same.
 
     Attributes:
-        command: that made it; empty if it was no command.
-        fingerprints: of the graphs, by what they are to it.
+        command: the command that made it; empty if none did.
+        fingerprints: of the graphs, by their role.
         versions: of Python and the packages.
-        machine: that it was made on.
+        machine: the machine it was made on.
     """
 
     command: str
@@ -28,6 +28,6 @@ class Provenance:
 
     @classmethod
     def here(cls, command: str, **graphs: Graph) -> Provenance:
-        """Of something that is made now, on this machine, with these graphs."""
+        """The provenance of a result made now, on this machine, with these graphs."""
         fingerprints = {name: graph.fingerprint for name, graph in graphs.items()}
         return cls(command=command, fingerprints=fingerprints, versions=versions(), machine=machine())

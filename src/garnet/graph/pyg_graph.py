@@ -24,7 +24,7 @@ def to_pyg(graph: GraphArrays) -> torch_geometric.data.Data:
     n = matrix.shape[0]
     rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(matrix.indptr))
     edge_index = torch.from_numpy(np.stack([rows, matrix.indices.astype(np.int64)]))
-    # Copies: a Graph never changes, but transforms of PyG work in place.
+    # Copies: a Graph never changes, but PyG transforms work in place.
     data = Data(edge_index=edge_index, edge_weight=torch.from_numpy(matrix.data.copy()), num_nodes=n)
     if graph.features is not None:
         dense = graph.features.copy() if isinstance(graph.features, np.ndarray) else graph.features.toarray()

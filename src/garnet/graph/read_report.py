@@ -1,4 +1,4 @@
-"""What was read of a source, in one line: a guess that nobody hears of is a wrong one sooner or later."""
+"""What was read from a source, in one line: a guess that is not reported is sooner or later a wrong one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class ReadReport:
 
     Attributes:
         table: how a table of edges was read, in words; empty for other sources.
-        pairs: rows or pairs that were given.
-        later: rows that were left out because of their times.
+        pairs: rows or pairs in the source.
+        later: rows left out because of their times.
         nodes: of the graph.
         edges: of the graph.
         loops: pairs of a node with itself, dropped.
         zeros: pairs of weight zero, dropped.
-        repeated: pairs that others gave before in the same direction, merged.
-        duplicates: the rule by which they were.
+        repeated: pairs that had come before in the same direction, merged.
+        duplicates: the rule for merging them.
         isolated: nodes without an edge.
-        notes: what was read of the nodes, a line each.
+        notes: what was read about the nodes, a line each.
     """
 
     table: str = ""

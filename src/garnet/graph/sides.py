@@ -1,4 +1,4 @@
-"""The two sides of a bipartite graph: whether edges tell them, and whether a graph looks as if it had them."""
+"""The two sides of a bipartite graph: whether its edges determine them, and whether a graph looks bipartite."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from scipy.sparse.csgraph import connected_components
 from garnet.errors import BipartiteWarning, GraphError
 
 EVEN_CYCLES = 10
-"""Independent cycles, all of them even, from which on a graph looks bipartite: of one that knows no sides each would be
-odd about half of the time, so that it has so many by chance once in a thousand times."""
-_FEW = 1 << 15  # nodes around the one with most neighbours, which are looked at before all are
+"""A graph with at least this many independent cycles, all of them even, looks bipartite: in a graph without sides each
+would be odd about half of the time, so this many even ones come by chance once in a thousand times."""
+_FEW = 1 << 15  # nodes around the one with most neighbours, checked before all others
 
 
 def told_sides(adjacency: sp.csr_array) -> NDArray[np.bool_]:
-    """The sides of a graph whose edges leave no doubt of them: it is bipartite, and in one piece.
+    """The sides of a graph whose edges leave no doubt about them: it is bipartite and connected.
 
-    Nodes without edges are of the first side, and so is the first node that has any.
+    Nodes without edges are on the first side, and so is the first node that has any.
 
     Raises:
-        GraphError: edges do not tell the sides.
+        GraphError: the edges do not determine the sides.
     """
     sides = two_colouring(adjacency)
     if sides is None:
@@ -40,10 +40,10 @@ def told_sides(adjacency: sp.csr_array) -> NDArray[np.bool_]:
 
 
 def two_colouring(adjacency: sp.csr_array) -> NDArray[np.bool_] | None:
-    """A side for each node, so that every edge joins two sides, in each piece of the graph by itself; None if none is.
+    """A 2-colouring of the nodes in which every edge joins two sides, component by component; None if there is none.
 
-    In a graph of twice the nodes, where an edge joins one of the first copy to one of the second, a bipartite piece
-    falls in two, and any other stays whole.
+    In the double cover, where an edge joins a node of the first copy to one of the second, a bipartite component falls
+    in two, and any other stays whole.
     """
     n = adjacency.shape[0]
     twice = sp.csr_array(
@@ -64,14 +64,14 @@ def two_colouring(adjacency: sp.csr_array) -> NDArray[np.bool_] | None:
 
 
 def looks_bipartite(adjacency: sp.csr_array) -> NDArray[np.bool_] | None:
-    """The sides of a graph in which too many cycles are even for that to be chance; None for any other."""
+    """The sides of a graph whose cycles are all even, and too many for chance; None for any other."""
     n = adjacency.shape[0]
     if n > _FEW:
         hub = int(np.diff(adjacency.indptr).argmax())
         near = np.append(adjacency[[hub]].indices[: _FEW // 2], hub)
         some = np.unique(np.append(near, adjacency[near[:64]].indices[: _FEW // 2]))
         if two_colouring(adjacency[some][:, some]) is None:
-            return None  # a part that has no sides is enough, and cheaper
+            return None  # a part that is not bipartite is enough, and cheaper
     sides = two_colouring(adjacency)
     if sides is None:
         return None
@@ -80,10 +80,10 @@ def looks_bipartite(adjacency: sp.csr_array) -> NDArray[np.bool_] | None:
 
 
 def warn_of_sides(given: sp.csr_array, cleaned: sp.csr_array) -> None:
-    """Warn of edges that join two nodes of one side of a graph which looks bipartite, though nobody said that it is.
+    """Warn of edges within a side of a graph that looks bipartite, though it was not marked as such.
 
     Args:
-        given: the adjacency of the graph as it was given.
+        given: the adjacency of the input graph.
         cleaned: that of the purified graph.
     """
     sides = looks_bipartite(given)

@@ -1,4 +1,4 @@
-"""Arrays out of an .npz file that nobody vouches for."""
+"""Arrays from untrusted .npz files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_HEADER = 4096
 _LONGEST_DESCRIPTION = 1 << 20
 _CHUNK = 1 << 20
 _LEAST_WIDTH = 4
-# No stream of deflate unpacks to more than 1,032 times its size; a member that claims more is lying about it.
+# No deflate stream unpacks to more than 1,032 times its size; a member that claims more is lying.
 _LARGEST_RATIO = 1032
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, OverflowError, RuntimeError, KeyError,
@@ -33,13 +33,13 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Header:
-    """What an array says of itself before its data.
+    """What an array says about itself before its data.
 
     Attributes:
         shape: its shape.
         dtype: its dtype, never one of Python objects.
-        fortran: whether its data run along the columns.
-        offset: bytes that come before its data.
+        fortran: whether its data are in column order.
+        offset: bytes before its data.
     """
 
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Header:
 class Archive:
     """An open .npz file; each array's header is checked against the zip directory before its data are read.
 
-    Nothing is unpickled, nothing is extracted to disk, and arrays nobody asks for are not touched.
+    Nothing is unpickled, nothing is extracted to disk, and arrays that are not asked for are not touched.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +82,7 @@ class Archive:
         return iter(self._members)
 
     def header(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> Header:
-        """The header of array `name`, whose dtype must be of one of `kinds`, NumPy's letters."""
+        """The header of array `name`, whose dtype must be one of `kinds`, in NumPy's letters."""
         header = self._header(name)
         if header.dtype.kind not in kinds:
             raise GraphError(f"its array '{name}' has dtype {header.dtype}, which makes no sense there.")
@@ -91,13 +91,13 @@ class Archive:
         return header
 
     def require_memory(self, names: Sequence[str], times: int) -> None:
-        """Refuse arrays that take more memory than there is, when each is held `times` over while it is read.
+        """Refuse arrays that would take more memory than there is, with each held `times` over while it is read.
 
-        So are arrays that, with those taken before, become far more than the file in which they are packed.
+        Arrays that, with those taken before, unpack to far more than their file are refused, too.
         """
         headers = [self._header(name) for name in names]
         for name, header in zip(names, headers, strict=True):
-            # Small integers do not stay so: they become weights, indices or features.
+            # Small integers do not stay small: they become weights, indices or features.
             self._unfolded[name] = math.prod(header.shape) * max(header.dtype.itemsize, _LEAST_WIDTH)
         require_unfolding(sum(self._unfolded.values()), self._size, "it")
         require_memory(times * sum(header.nbytes for header in headers), "it")
@@ -107,15 +107,15 @@ class Archive:
         header = self.header(name, kinds, ndim)
         self.require_memory([name], times=1)
         (flat,) = self.pieces(name, None, kinds)
-        # Of an array without numbers a side can be longer than any array may be.
+        # An empty array can claim a side longer than any array may have.
         with _damage(f"its array '{name}' is damaged"):
             return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
     def pieces(self, name: str, length: int | None, kinds: str = "biuf") -> Iterator[NDArray[Any]]:
-        """The numbers of array `name` in the order of the file, `length` at a time, so that it is never held whole.
+        """The numbers of array `name` in file order, `length` at a time, so it is never held whole.
 
-        They are in this machine's byte order, and checked against the checksum once the last of them has been taken.
-        There is one piece at least; a `length` of None gives all in one.
+        They are in this machine's byte order, and checked against the checksum once the last has been taken. There is
+        at least one piece; a `length` of None gives all in one.
         """
         header = self.header(name, kinds)
         self.require_memory([name], times=0)
@@ -127,7 +127,7 @@ class Archive:
                 numbers = np.empty(left if length is None else min(length, left), header.dtype)
                 left -= len(numbers)
                 more = left > 0
-                # Reading on to the end of the member is what makes zipfile compare the checksum.
+                # Only reading to the end of the member makes zipfile compare the checksum.
                 if not _fill(numbers.view(np.uint8), stream) or (not more and stream.read(1)):
                     raise GraphError(f"its array '{name}' is not as long as it declares.")
                 yield numbers.astype(header.dtype.newbyteorder("="), copy=False)
@@ -159,7 +159,7 @@ def read_npy(path: Path, kinds: str, ndim: int | None = None) -> NDArray[Any]:
     """The array in an .npy file, whose dtype must be of one of `kinds`, in this machine's byte order.
 
     Raises:
-        GraphError: it is not a whole file of that format, or holds something else.
+        GraphError: it is not a complete file of that format, or holds something else.
     """
     with path.open("rb") as stream:
         header = _header(stream, "it", path.stat().st_size)
@@ -170,7 +170,7 @@ def read_npy(path: Path, kinds: str, ndim: int | None = None) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], what: str, size: int) -> Header:
-    """The header of the array in NumPy's format that so many bytes are, checked against their number."""
+    """The header of an array in NumPy's format, checked against the number of its bytes."""
     text, offset = _header_text(stream, what)
     try:
         fields = ast.literal_eval(text)
@@ -213,7 +213,7 @@ def _header_text(stream: IO[bytes], what: str) -> tuple[str, int]:
 
 @contextmanager
 def _damage(what: str) -> Iterator[None]:
-    """Turn the many ways in which a broken zip file shows itself into one sentence."""
+    """Turn the many errors of a broken zip file into one sentence."""
     try:
         yield
     except (GraphError, PermissionError):
@@ -224,12 +224,12 @@ def _damage(what: str) -> Iterator[None]:
 
 @contextmanager
 def described(path: Path, name: str, otherwise: str) -> Iterator[tuple[Archive, bytes]]:
-    """An open .npz file and the text that describes it, the array `name`.
+    """An open .npz file and its description, the text in array `name`.
 
     Args:
         path: the file.
-        name: the array of bytes that tells such files from others.
-        otherwise: what to say of a file that has none.
+        name: the byte array that identifies such files.
+        otherwise: what to report of a file without it.
 
     Raises:
         GraphError: there is no such file, or it is not one of these.

@@ -1,4 +1,4 @@
-"""Arrays, tensors and sparse matrices that nobody vouches for."""
+"""Untrusted arrays, tensors and sparse matrices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from garnet.io.limits import require_unfolding
 
 
 def as_array(values: Any, what: str) -> NDArray[Any]:
-    """Anything array-like as an array; an empty list as one of integers.
+    """Anything array-like as an array; an empty list becomes an integer array.
 
     Args:
         values: an array, a tensor of any floating or integer type, or nested sequences.
         what: what it is, to begin a sentence with.
 
     Raises:
-        GraphError: it cannot be made one, some of it is masked, or it is far larger than the memory behind it.
+        GraphError: it cannot become one, some of it is masked, or it is far larger than the memory behind it.
     """
     if isinstance(values, torch.Tensor):
         array = _of_tensor(values, what)
@@ -32,7 +32,7 @@ def as_array(values: Any, what: str) -> NDArray[Any]:
             array = np.asarray(values)
         except (ValueError, TypeError, RuntimeError, OverflowError, AttributeError) as error:
             raise GraphError(f"{what} cannot be made an array ({_line(error)}).") from error
-    # A view can repeat one number without end, and nothing is copied before this is known.
+    # A view can repeat one number without end; nothing is copied before this is checked.
     extent = sum((length - 1) * abs(step) for length, step in zip(array.shape, array.strides, strict=True))
     require_unfolding(array.nbytes, max(0, extent) + array.itemsize, what)
     return array.astype(np.int64) if array.shape == (0,) else array
@@ -57,10 +57,10 @@ def is_sparse_tensor(values: Any) -> bool:
 
 
 def sound_matrix(matrix: Any, what: str) -> Any:
-    """A SciPy matrix whose every index has been checked, because SciPy's own code trusts them; of the same memory.
+    """A SciPy matrix with every index checked, because SciPy's own code trusts them; it shares memory.
 
     Args:
-        matrix: a sparse matrix or array in any format, or a sparse tensor in coordinates or rows.
+        matrix: a sparse matrix or array in any format, or a sparse tensor in COO or CSR format.
         what: what it is, to begin a sentence with.
 
     Raises:
@@ -106,7 +106,7 @@ def _sound(matrix: Any, what: str) -> Any:
 def _of_sparse_tensor(tensor: torch.Tensor, what: str) -> Any:
     shape = tuple(tensor.shape)
     if tensor.layout == torch.sparse_coo:
-        # Not coalesced, which trusts the indices; what is given twice is added up later.
+        # Not coalesced, which trusts the indices; duplicates are summed later.
         return sp.coo_array((as_array(tensor._values(), what), tuple(as_array(tensor._indices(), what))), shape=shape)
     parts = (tensor.values(), tensor.col_indices(), tensor.crow_indices())
     return sp.csr_array(tuple(as_array(part, what) for part in parts), shape=shape)
@@ -145,7 +145,7 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
     array = as_array(values, what)
     if array.dtype.kind not in "biuf":
         raise GraphError(f"{what} must be numbers. Got dtype {array.dtype} instead.")
-    # SciPy's own code knows neither numbers of 16 bits nor of more than 64.
+    # SciPy's own code knows neither 16-bit numbers nor those of more than 64 bits.
     return array.astype(np.float64) if array.dtype.char in "eg" else array
 
 
@@ -156,5 +156,5 @@ def _require_between(places: NDArray[Any], bound: int) -> None:
 
 
 def _line(error: Exception) -> str:
-    """The first line of what an error says, without the dot at its end."""
+    """The first line of an error message, without the full stop at its end."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

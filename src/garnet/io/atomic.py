@@ -18,22 +18,22 @@ from garnet.io.scratch import Scratch, discard, left_behind
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
+    """A path to write to, which becomes `path` if the block succeeds and is removed if it fails.
 
-    Whatever was at `path` stays as it was until the new file is complete, and its permissions pass on to the new one.
-    A link is followed, so that the file it points to is replaced and not the link. Until it is complete, the file lies
-    in a hidden directory of its own in the same folder; killed in between, the next call for `path` removes that.
+    Whatever was at `path` stays as it was until the new file is complete, and the new file takes its permissions. A
+    link is followed, so the file it points to is replaced and not the link. Until it is complete, the file is in its
+    own hidden directory in the same folder; if the process is killed, the next call for `path` removes that.
 
     Args:
         path: where the file should end up; its folder must exist.
-        durable: wait until the file would survive a loss of power; what can be computed again need not.
+        durable: wait until the file would survive a power failure; unnecessary for what can be recomputed.
 
     Yields:
         An empty file, to be written by the block.
 
     Raises:
-        GarnetError: the folder is missing or not writable, `path` is a folder, or the block met an error of the file
-            system, such as a full disk.
+        GarnetError: the folder is missing or not writable, `path` is a folder, or the block met a file system error,
+            such as a full disk.
 
     Example:
         >>> import tempfile

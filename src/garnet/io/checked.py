@@ -1,4 +1,4 @@
-"""Checksums of files, and notes in JSON that carry their own."""
+"""Checksums of files, and JSON notes that carry their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PIECE = 1 << 20
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of the bytes of a file, of which little is held at a time.
+    """CRC-32 of a file, read a little at a time.
 
     Raises:
         GraphError: it cannot be read.
@@ -27,7 +27,7 @@ def checksum(path: Path) -> int:
 
 
 def write_note(path: Path, facts: dict[str, Any]) -> None:
-    """Write plain values to a file, whole or not at all, with a checksum of what they say."""
+    """Write plain values to a file, whole or not at all, with a checksum of their contents."""
     with atomic_path(path) as unfinished:
         unfinished.write_text(json.dumps({**facts, "check": _check(facts)}))
 
@@ -49,5 +49,5 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def _check(facts: dict[str, Any]) -> int:
-    """CRC-32 of what a JSON file says, however it is set out."""
+    """CRC-32 of the contents of a JSON file, however it is formatted."""
     return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""What the arrays of a graph must be, and the sentence that says where they are not."""
+"""What the arrays of a graph must be, and the sentence that reports where they are not."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from garnet.io.arrays import as_array, is_sparse_tensor, sound_matrix
 from garnet.io.limits import require_memory
 
 Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]
-"""The two ends of some pairs, and their weights; None if all of these are one."""
+"""The two endpoints of some pairs, and their weights; None if all weights are one."""
 
 Parts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Nodes for training, validation and testing."""
 
 RowIs = Literal["direction", "either", "edge"]
-"""What a pair is: one direction of an edge, whose other one must be there too; or an edge; or either of the two, an
-edge where no pair is given in both directions, as in most lists of edges."""
+"""What a pair stands for: one direction of an edge, whose reverse must be there too; or an edge; or either of the two:
+an edge if no pair is given in both directions, as in most edge lists."""
 
 
 def checked_size(n: Any) -> int:
@@ -29,7 +29,7 @@ def checked_size(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n < 2**63:
         got = repr(n)[:40] if isinstance(n, int | float | str) else type(n).__name__
         raise GraphError(f"The number of nodes must be an integer >= 0. Got {got} instead.")
-    # Whatever the edges: the row pointers of the matrix, of its transpose, and of what SciPy holds between the two.
+    # Whatever the edges: the row pointers of the matrix, of its transpose, and of SciPy's intermediate result.
     require_memory(32 * int(n), f"A graph of {n} nodes")
     return int(n)
 
@@ -45,15 +45,15 @@ def checked_pairs(
     """Pairs of existing nodes, with finite weights >= 0 in 32 bits.
 
     Args:
-        heads: (m,) first ends.
-        tails: (m,) second ends.
+        heads: (m,) first endpoints.
+        tails: (m,) second endpoints.
         weights: (m,) any numbers; None if all are one.
-        n: number of nodes; None where the ends are names.
-        column: of a table, that of the weights, so that a faulty one can be found.
-        row: of the table, the first of the pairs.
+        n: number of nodes; None if the endpoints are names.
+        column: for a table, the column of the weights, to locate a faulty one.
+        row: for a table, the row of the first pair.
 
     Raises:
-        GraphError: they are not; the message says which.
+        GraphError: they are not; the message says which one.
     """
     if weights is not None:
         if weights.shape != heads.shape:
@@ -104,19 +104,19 @@ def _checked_weights(given: NDArray[Any], column: str, row: int) -> NDArray[np.f
 
 
 def proper_pairs(heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[np.float32] | None) -> NDArray[np.bool_]:
-    """Which pairs are edges: loops and weights of zero are none."""
+    """Which pairs are edges: loops and zero weights are not."""
     proper: NDArray[np.bool_] = heads != tails
     return proper if weights is None else proper & (weights > 0)
 
 
 def require_undirected(pairs: int, one_way: int, weights_differ: bool, row_is: RowIs) -> None:
-    """Refuse a graph that is directed.
+    """Refuse a directed graph.
 
     Args:
         pairs: ordered pairs of nodes, each counted once.
-        one_way: those of them whose reverse is not there.
-        weights_differ: whether any that is there has another weight than its reverse.
-        row_is: what such a pair is.
+        one_way: those whose reverse is missing.
+        weights_differ: whether any pair and its reverse have different weights.
+        row_is: what such a pair stands for.
 
     Raises:
         GraphError: it is directed.
@@ -135,12 +135,12 @@ def require_undirected(pairs: int, one_way: int, weights_differ: bool, row_is: R
 
 
 def same_weights(there: NDArray[np.float32], back: NDArray[np.float32]) -> bool:
-    """Whether the weights of edges and of their reverses are apart by no more than rounding."""
+    """Whether the weights of edges and of their reverses differ by no more than rounding."""
     return np.allclose(there, back, rtol=1e-5, atol=0)
 
 
 def checked_features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32]:
-    """Features as finite numbers in 32 bits, dense or CSR, a row for each of n nodes."""
+    """Features as finite 32-bit numbers, dense or CSR, one row for each of n nodes."""
     if sp.issparse(features) or is_sparse_tensor(features):
         matrix = sound_matrix(features, "Features")
     else:
@@ -159,12 +159,12 @@ def checked_features(features: Any, n: int) -> sp.csr_array | NDArray[np.float32
 
 
 def most_classes(different: int) -> int:
-    """How many classes so many different labels can stand for; some may have no node in a part of a graph."""
+    """How many classes this many different labels may stand for; some classes may have no node in a part of a graph."""
     return 1000 + 10 * different
 
 
 def are_classes(labels: NDArray[Any]) -> bool:
-    """Whether integers number classes; models have an output for each, so that one absurd number makes them absurd."""
+    """Whether integers number classes; models have an output for each, so one absurd number would blow them up."""
     largest = int(labels.max(initial=0))
     return largest < most_classes(0) or largest < most_classes(len(np.unique(labels)))
 
@@ -185,7 +185,7 @@ def checked_labels(labels: Any, n: int) -> NDArray[np.int64]:
 
 
 def checked_label_names(names: Any, labels: NDArray[np.int64] | None) -> NDArray[np.str_]:
-    """What the classes are called: a text of its own for each number among the labels, and perhaps more."""
+    """The names of the classes: a distinct text for each number among the labels, and perhaps more."""
     array = as_array(names, "The names of labels")
     if array.ndim != 1 or array.dtype.kind != "U":
         raise GraphError(
@@ -200,7 +200,7 @@ def checked_label_names(names: Any, labels: NDArray[np.int64] | None) -> NDArray
 
 
 def checked_split(split: tuple[Any, Any, Any], n: int) -> Parts:
-    """Three parts of which no node of n is in two."""
+    """Three disjoint sets of the n nodes."""
     parts = [as_array(part, "A split") for part in split]
     if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in parts):
         raise GraphError("A split must be three one-dimensional arrays of node numbers.")
@@ -224,7 +224,7 @@ def checked_sides(sides: Any, n: int) -> NDArray[np.bool_]:
     """The side of each of n nodes of a bipartite graph, true for the second.
 
     Args:
-        sides: how many nodes are of the first side, which come before all others; or (n,) booleans.
+        sides: how many nodes are on the first side, which come first; or (n,) booleans.
         n: number of nodes.
     """
     if isinstance(sides, int | np.integer) and not isinstance(sides, bool):
@@ -252,12 +252,12 @@ def require_across(sides: NDArray[np.bool_], heads: NDArray[Any], tails: NDArray
 
 
 def checked_names(names: Any, n: int) -> NDArray[Any] | None:
-    """Distinct integers or texts for n nodes; None where they are the nodes' numbers."""
+    """Distinct integers or texts for n nodes; None if they are the node numbers."""
     array = as_array(names, "Names")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise GraphError(f"Names must be {n} integers or texts. Got shape {array.shape}, dtype {array.dtype} instead.")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    # NumPy keeps any number for a letter, and fails only when Python asks for it.
+    # NumPy stores any number as a character, and fails only when Python reads it.
     if array.dtype.kind == "U" and np.ascontiguousarray(array).view(np.uint32).max(initial=0) > sys.maxunicode:
         raise GraphError("Names must be texts, and one of them has a letter that Unicode does not have.")
     if len(np.unique(array)) < n:

@@ -1,4 +1,4 @@
-"""The named columns of a table that is not one of edges: of a file, or in memory."""
+"""The named columns of a table other than an edge table, in a file or in memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MOST_COLUMNS = 100_000
 
 
 class NamedColumns:
-    """A table whose columns are read when they are asked for.
+    """A table whose columns are read when asked for.
 
     Attributes:
-        names: of all columns, in order.
-        called: the table, as a sentence names it.
+        names: names of all columns, in order.
+        called: how sentences name the table.
 
     Raises:
-        GraphError: it is no such table; the message says why.
+        GraphError: it is not such a table; the message says why.
     """
 
     def __init__(self, table: Any, *, encoding: str = "utf-8", delimiter: str | None = None) -> None:
@@ -52,7 +52,7 @@ class NamedColumns:
             )
 
     def read(self, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Some columns by their names: numbers, or objects of which texts are as they stand in a file."""
+        """Read some columns by name: numbers, or objects with texts as they are in the file."""
         if self._file is not None:
             with reading(self._file):
                 return self._of_file(self._file, wanted)
@@ -74,7 +74,7 @@ class NamedColumns:
         return Counter(self.names)
 
     def place(self, wanted: str, what: str) -> str:
-        """The name of a column as it is written.
+        """The name of a column as written.
 
         Raises:
             GraphError: there is none, or several.
@@ -113,7 +113,7 @@ class NamedColumns:
         return dict(zip(wanted, found, strict=True))
 
     def _parquet(self, path: Path, wanted: Sequence[str] | None) -> Any:
-        """The names of the columns for None, or some of them."""
+        """The column names if given None, or some of the columns."""
         try:
             arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         except ImportError as error:

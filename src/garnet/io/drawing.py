@@ -1,4 +1,4 @@
-"""A graph to be looked at in another program: nodes and edges with columns of anything that is known of them."""
+"""A graph for viewing in another program: nodes and edges with columns of anything known about them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 
 class Column(NamedTuple):
-    """A column as it is written: its name, one of `KINDS`, and its values, of which NaN and None are left out."""
+    """A column as written: its name, one of `KINDS`, and its values, leaving out NaN and None."""
 
     name: str
     kind: str
@@ -41,21 +41,21 @@ class Column(NamedTuple):
         if self.kind == "truth":
             return "true" if value else "false"
         if self.kind == "number":
-            # Nine digits are what it takes to tell any two numbers of 32 bits apart.
+            # Nine digits distinguish any two 32-bit numbers.
             return f"{value:.9g}" if self.values.dtype.itemsize <= 4 else repr(float(value))
         return str(value)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawing:
-    """Nodes, edges between them, and what is to be shown of both.
+    """Nodes, edges between them, and what to show of both.
 
     Attributes:
         num_nodes: number of nodes, n.
-        edges: (2, m) undirected edges, as numbers of nodes.
-        names: (n,) of the nodes; None for their numbers.
+        edges: (2, m) undirected edges, as node numbers.
+        names: (n,) names of the nodes; None for their numbers.
         node_columns: (n,) each, by name: integers, numbers, booleans or texts.
-        edge_columns: (m,) each; `weight` is what programs take for it.
+        edge_columns: (m,) each, by name; programs take `weight` for the edge weight.
     """
 
     num_nodes: int
@@ -78,7 +78,7 @@ class Drawing:
         """The names of the nodes as texts.
 
         Raises:
-            GraphError: one is empty, or too long to be read again.
+            GraphError: one is empty, or too long to be read back.
         """
         texts = list(map(str, range(self.num_nodes) if self.names is None else self.names.tolist()))
         bad = next((text for text in texts if not 0 < len(text) <= LONGEST_NAME), None)
@@ -87,16 +87,16 @@ class Drawing:
         return texts
 
     def ends(self) -> Iterator[tuple[str, str]]:
-        """The names of both ends of each edge."""
+        """The names of both endpoints of each edge."""
         texts = self.texts
         return ((texts[one], texts[other]) for one, other in self.edges.T.tolist())
 
 
 def columns_of(columns: Mapping[str, NDArray[Any]]) -> list[Column]:
-    """Columns as they are written.
+    """Columns in the form in which they are written.
 
     Raises:
-        GraphError: one holds what cannot be written.
+        GraphError: one holds something that cannot be written.
     """
     kinds = {"i": "integer", "u": "integer", "f": "number", "b": "truth", "U": "text", "O": "text"}
     found = []
@@ -109,12 +109,12 @@ def columns_of(columns: Mapping[str, NDArray[Any]]) -> list[Column]:
 
 
 def element(name: str, attributes: Mapping[str, str], inside: str | None = None, *, escape: bool = True) -> str:
-    """An element of XML.
+    """An XML element.
 
     Args:
         name: of the element.
         attributes: of it, as texts.
-        inside: the text in it, or with `escape` false elements that have been written; None for nothing.
+        inside: the text in it, or with `escape` false already written elements; None for nothing.
         escape: whether `inside` is a text.
 
     Raises:
@@ -134,7 +134,7 @@ def _writable(text: str) -> str:
 
 @contextmanager
 def lines(stream: BinaryIO) -> Iterator[Callable[[str], Any]]:
-    """What writes lines of text in UTF-8 to a stream of bytes."""
+    """A writer of UTF-8 text lines to a byte stream."""
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=False)
     try:
         yield lambda line: text.write(line + "\n")

@@ -1,4 +1,4 @@
-"""Graphs as text, one edge a line."""
+"""Graphs as text, one edge per line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT_MARKS = {
     ".txt": ("\t", ",", ";", "|", BLANKS),
     ".edges": ("\t", ",", ";", "|", BLANKS),
 }
-"""What may stand between the cells of a text with this ending, the likeliest first; it is what is written."""
+"""Possible delimiters of a text with this extension, likeliest first; the first is used for writing."""
 
 _ROWS_AT_ONCE = 1 << 16
 _SHORTEST_ROW = 4
@@ -39,12 +39,12 @@ FIRST_ROW = re.compile(rb"(?<![^\r\n])[ \t]*[^\s#%][^\r\n]*")
 
 
 def open_edge_list(path: Path, options: TableOptions, *, candidates: Sequence[str]) -> EdgeSource:
-    """A table of edges by the rules that `load_graph` states; only its beginning is read now.
+    """A table of edges, by the rules of `load_graph`; only its beginning is read now.
 
     Args:
         path: the text.
-        options: what somebody said of it.
-        candidates: what may stand between the cells of a row, the likeliest first.
+        options: the user's options.
+        candidates: possible delimiters, likeliest first.
     """
     with reading(path):
         table = _begins(path, options, candidates)
@@ -71,13 +71,13 @@ def open_edge_list(path: Path, options: TableOptions, *, candidates: Sequence[st
 
 
 def _begins(path: Path, options: TableOptions, candidates: Sequence[str]) -> TextTable | None:
-    """How the rows are to be read, by the first of them; None if there is none."""
+    """How to read the rows, judging by the first; None if there are none."""
     head, line = b"", 1
     for chunk in read_chunks(path, _HEAD, options.encoding):
         head = (head + chunk).removeprefix(BYTE_ORDER_MARK)
         require_text_alone(head)
         start = FIRST_ROW.search(head)
-        if start is None:  # comments, the last of which may go on
+        if start is None:  # comments, the last of which may continue
             done = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
             line, head = line + line_breaks(head[:done]), head[done:][:_HEAD]
             continue
@@ -94,13 +94,13 @@ def _table(head: bytes, line: int, whole: bool, candidates: Sequence[str], optio
     try:
         return text_table(text, whole=whole, candidates=candidates, options=options)
     except GraphError:
-        for _ in decoded(head, line):  # if letters are to blame, that is what is said
+        for _ in decoded(head, line):  # if the encoding is to blame, this reports it
             pass
         raise
 
 
 def _texts_of(path: Path, at_once: int | None, encoding: str) -> Iterator[tuple[int, bytes]]:
-    """The whole text, or pieces of it with at most so many rows, each with the number of its first line."""
+    """The whole text, or pieces of at most this many rows, each with the number of its first line."""
     if at_once is None:
         yield 1, read_text(path, encoding).removeprefix(BYTE_ORDER_MARK)
         return
@@ -113,17 +113,17 @@ def _texts_of(path: Path, at_once: int | None, encoding: str) -> Iterator[tuple[
 def _pairs(
     pieces: Iterator[tuple[int, bytes]], table: TextTable | None, *, only_integers: bool
 ) -> Iterator[NamedPairs]:
-    """The edges of each piece of a text in which there is any row, and names, if ends are places among these.
+    """The edges of each non-empty piece of a text, and names, if endpoints are positions among these.
 
     Args:
-        pieces: the text, in UTF-8 and without a byte order mark, cut at ends of lines; with the number of the first
-            line of each. More than one only if names are `only_integers`, because other names could be a header or
-            not, by what is in rows that are not there yet.
-        table: how it is to be read; None if it has no rows.
+        pieces: the text, in UTF-8 and without a byte order mark, cut at line ends, with the number of each piece's
+            first line. More than one only with `only_integers`, because whether other names are a header may depend on
+            later rows.
+        table: how to read it; None if it has no rows.
         only_integers: refuse other names.
 
     Raises:
-        GraphError: a row is malformed, and its line is named; or there is none.
+        GraphError: a row is malformed, and its line is named; or there are no rows.
     """
     begun = False
     for line, text in pieces:
@@ -137,7 +137,7 @@ def _pairs(
             line, text = line + line_breaks(text[: start.start()]), text[start.start() :]
             begun, header = True, table.header
             if only_integers and header is None:
-                header = False  # the names of a header could not be told from others
+                header = False  # the names of a header could not be distinguished from others
             if only_integers and header and not table.certain:
                 table = table.with_header(True)
         heads, tails, weights, names = columns_of(text, line, table, header=header, only_integers=only_integers)
@@ -153,16 +153,16 @@ def filter_rows(
     kept: Callable[[Sequence[str], Sequence[str]], NDArray[np.bool_]],
     output: Path,
 ) -> tuple[int, int]:
-    """Write the rows of a table of which something holds, with its header; gives how many, and of how many.
+    """Write the chosen rows of a table, with its header; returns how many, and out of how many.
 
-    Rows that were left out because of their times count as rows, and are not written.
+    Rows left out because of their times count as rows, but are not written.
 
     Args:
         path: a text that has been read before.
         options: how it was read.
         candidates: as for `open_edge_list`.
-        kept: tells of rows, by both ends, which to write.
-        output: the file, a text; its ending says what stands between cells.
+        kept: says which rows to write, given both endpoints.
+        output: the text file; its extension gives the delimiter.
     """
     stayed = every = 0
     table, rows = _known_rows(path, options, candidates)
@@ -185,7 +185,7 @@ def filter_rows(
 def timed_rows(
     path: Path, options: TableOptions, candidates: Sequence[str]
 ) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Both ends and the times of the rows that count, some at a time; the arguments are those of `filter_rows`."""
+    """Endpoints and times of the rows that count, some at a time; the arguments are those of `filter_rows`."""
     table, rows = _known_rows(path, options, candidates)
     if table.header:
         next(rows)
@@ -198,7 +198,7 @@ def timed_rows(
 
 
 def _known_rows(path: Path, options: TableOptions, candidates: Sequence[str]) -> tuple[TextTable, Iterator[list[str]]]:
-    """How a text is read that has been read before, and its rows."""
+    """How to read a text that has been read before, and its rows."""
     with reading(path):
         table = _begins(path, options, candidates)
         if table is None:
@@ -221,7 +221,7 @@ def _packing(output: Path, file: BinaryIO) -> BinaryIO:
 
 
 def save_edge_list(graph: GraphArrays, path: Path, more: Mapping[str, NDArray[Any]]) -> None:
-    """Write a text whose ending says what stands between cells, whole or not at all; see `write_edge_list`."""
+    """Write a text file, with the delimiter of its extension, whole or not at all; see `write_edge_list`."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     with atomic_path(path) as unfinished, unfinished.open("wb") as file, _packing(path, file) as stream:
         write_edge_list(graph, stream, TEXT_MARKS[ending][0], more)
@@ -233,13 +233,13 @@ def write_edge_list(
     """Write each undirected edge once, under a header, with the nodes' own names.
 
     Args:
-        graph: whose edges are written, in the order of `Graph.edges`.
-        stream: to write to.
-        delimiter: what stands between cells.
-        more: columns to write after the weight, a row for each edge; a number that is NaN leaves its cell empty.
+        graph: its edges are written in the order of `Graph.edges`.
+        stream: the stream to write to.
+        delimiter: what separates cells.
+        more: columns to write after the weight, one row per edge; NaN leaves its cell empty.
 
     Raises:
-        GraphError: a name would not come back as it is from a line of text.
+        GraphError: a name would not survive being written to a line of text and read back.
     """
     matrix = sp.triu(graph.adjacency, k=1, format="csr")
     names = np.arange(matrix.shape[0]) if graph.names is None else graph.names

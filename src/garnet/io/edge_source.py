@@ -1,4 +1,4 @@
-"""What every reader gives: a graph as a stream of pairs, and what is known of its nodes; plain arrays, all checked."""
+"""What every reader returns: a graph as a stream of pairs, and its node data; plain arrays, all checked."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ FeatureBlock: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FeatureRows:
-    """Features that are read some rows at a time.
+    """Features read some rows at a time.
 
     Attributes:
-        width: features of a node.
+        width: number of features.
         sparse: whether the rows are CSR.
-        nbytes: of all of them, in the form in which tiles keep them.
-        rows: gives the rows of all nodes in order, in pieces of about so many numbers, or of any size for None; each
+        nbytes: bytes of all of them, as stored in tiles.
+        rows: yields the rows of all nodes in order, in pieces of about this many numbers, or of any size for None; each
             piece has passed `checked_features`.
-        by_columns: whether they lie column by column, so that they can only be read whole.
+        by_columns: whether they are stored by column, and can only be read whole.
     """
 
     width: int
@@ -55,34 +55,34 @@ NamedPairs: TypeAlias = "tuple[Pairs, list[str] | None]"
 
 
 def named(pairs: Pairs, names: list[str]) -> Pairs:
-    """Pairs whose ends are names, in arrays of Python's objects."""
+    """Pairs whose endpoints are names, in arrays of Python objects."""
     table = np.array(names, np.object_)
     return table[pairs[0]], table[pairs[1]], pairs[2]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeSource:
-    """A graph as its reader gives it; what is known of the nodes is checked as it is made, the rest as it is read.
+    """A graph as its reader returns it; node data are checked when it is made, the rest as it is read.
 
     Attributes:
-        edges: gives the pairs in pieces of at most so many, in any order, repeated, and with loops; each piece has
-            passed `checked_pairs`. For None, of someone who will hold them all, pieces are of any size.
-        num_nodes: number of nodes, n; None where the ends of the pairs are names, and nodes are numbered in the order
-            of these. Names are integers of 64 bits, or in pieces of any size also texts, in arrays of Python's objects.
-        row_is: what a pair is.
-        named: gives all pairs at once by the places of names, which is faster; None where nobody has these.
+        edges: yields the pairs in pieces of at most this many, in any order, with repeats and loops; each piece has
+            passed `checked_pairs`. For None, given by callers that will hold them all, pieces are of any size.
+        num_nodes: number of nodes, n; None if pairs are given by name, and nodes are numbered in the order of their
+            names. Names are 64-bit integers, or in pieces of any size also texts, in arrays of Python objects.
+        row_is: what a pair stands for.
+        named: returns all pairs at once by the positions of names, which is faster; None if these are not known.
         features: of the nodes; or None.
         labels: (n,) int64 classes, -1 where unknown; or None.
         split: nodes for training, validation and testing; or None.
-        names: (n,) integers or texts; None where they are the nodes' numbers, or the ends of the pairs.
-        sides: (n,) true for the nodes of the second side of a bipartite graph; None where it has no sides.
-        label_names: of the classes; None where they have none.
-        count: gives the number of pairs; None where only reading them all would tell.
-        text: the file of the pairs, if that is a text.
+        names: (n,) integers or texts; None if they are node numbers, or come with the pairs.
+        sides: (n,) true for the nodes of the second side of a bipartite graph; None for other graphs.
+        label_names: names of the classes; None if they have none.
+        count: returns the number of pairs; None if only reading them all would show it.
+        text: the file of the pairs, if it is a text file.
         path: the file, or the folder; None for a graph in memory.
         table: how a table of edges is read, in words; empty for other sources.
-        duplicates: what becomes of several pairs of the same nodes.
-        later: gives, once all is read, how many rows were left out because of their times.
+        duplicates: how several pairs of the same nodes are merged.
+        later: returns, once all is read, how many rows were left out because of their times.
     """
 
     edges: Callable[[int | None], Iterator[Pairs]]
@@ -115,13 +115,13 @@ class EdgeSource:
                 object.__setattr__(self, "label_names", checked_label_names(self.label_names, self.labels))
 
     def reading(self) -> AbstractContextManager[None]:
-        """Where a fault of the graph as a whole is told: the sentence begins with the name of the file."""
+        """Report faults of the graph as a whole: the sentence begins with the name of the file."""
         return nullcontext() if self.path is None else reading(self.path)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphArrays:
-    """All of a graph, as writers take it; its fields are those of `Graph`, with the parts of the split in a tuple."""
+    """A whole graph, for writers; its fields are those of `Graph`, with the parts of the split in a tuple."""
 
     adjacency: sp.csr_array
     features: FeatureBlock | None = None
@@ -133,7 +133,7 @@ class GraphArrays:
 
 
 def rows_between(starts: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
-    """The row of each of the entries `begin` to `end` of a CSR matrix, in 32 bits where these will do."""
+    """The row of each of the entries `begin` to `end` of a CSR matrix, in 32 bits where these suffice."""
     first = int(np.searchsorted(starts, begin, side="right")) - 1
     last = int(np.searchsorted(starts, end, side="left"))
     kind = np.int32 if len(starts) < 2**31 else np.int64

@@ -1,4 +1,4 @@
-"""What the file system refuses, in one sentence."""
+"""Turns file system errors into one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from garnet.errors import GarnetError
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turn what the system says while something is written, such as that the disk is full, into one sentence."""
+    """Turn system errors during writing, such as a full disk, into one sentence."""
     try:
         yield
     except OSError as error:
@@ -19,6 +19,6 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 def cannot_write(path: str | Path, error: Exception) -> GarnetError:
-    """What to say of a path that could not be written for this reason."""
+    """The message for a path that could not be written for this reason."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return GarnetError(f"Cannot write {path}: {reason[:1].lower()}{reason[1:].rstrip('.')}.")

@@ -1,4 +1,4 @@
-"""The formats that graphs are read from and written in: one table, by which every file finds its reader and writer."""
+"""The formats of graphs: one table that gives every file its reader and writer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from garnet.io.table_layout import TableOptions
 from garnet.io.text import reading
 
 Use = Literal["read", "stream", "write"]
-"""What a file is for: to be read, to be read piece by piece, or to be written."""
+"""The use of a file: reading, reading piece by piece, or writing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A kind of file.
+    """A file format.
 
     Attributes:
-        ending: of its name, in small letters.
-        open: reads it.
-        write: writes it; None if graphs are not written so.
-        holds: what it can hold beside edges and weights.
-        streams: whether it can be read piece by piece, within a bound on memory.
-        is_text: whether it is text, and may be packed, with `.gz` after the ending.
-        is_table: whether it is a table, of which somebody may say how it is to be read.
+        ending: its extension, in lower case.
+        open: reads such a file.
+        write: writes such a file; None if graphs are not written in this format.
+        holds: what it can hold besides edges and weights.
+        streams: whether it can be read piece by piece, within a memory limit.
+        is_text: whether it is text, and may be compressed, with `.gz` after the extension.
+        is_table: whether it is a table, and takes options on how to read it.
     """
 
     ending: str
@@ -52,19 +52,19 @@ class Format:
     is_table: bool = False
 
     def serves(self, use: Use) -> bool:
-        """Whether a file of this kind can be used so."""
+        """Whether a file of this format can be used in this way."""
         return {"read": True, "stream": self.streams, "write": self.write is not None}[use]
 
 
 NODE_FACTS = ("features", "labels", "split", "names", "sides")
-"""What a graph may have of its nodes."""
+"""Node data that a graph may have."""
 
 LONELY = "nodes without edges"
-"""Which a list of edges cannot hold."""
+"""Node data that an edge list cannot hold."""
 
 
 def _edge_list(ending: str, *candidates: str) -> Format:
-    """A text whose cells one of some characters divides, the first of them where it is written."""
+    """A text whose cells are separated by one of some characters; the first is used for writing."""
     return Format(
         ending=ending,
         open=partial(open_edge_list, candidates=candidates),
@@ -87,7 +87,7 @@ FORMATS = (
     Format(ending=".json", open=open_node_link, holds=("labels", "names", LONELY), is_text=True),
     Format(ending=".pt", open=open_pt, holds=("features", "labels", "split", LONELY)),
 )
-"""The formats of single files. A folder holds a graph of OGB, or a list of edges in several Parquet files."""
+"""The formats of single files. A folder holds an OGB graph, or an edge list in several Parquet files."""
 
 
 def open_path(
@@ -95,17 +95,17 @@ def open_path(
     use: Literal["read", "stream"] = "read",
     options: TableOptions = TableOptions(),  # noqa: B008
 ) -> EdgeSource:
-    """What a file or a folder holds, as its reader gives it.
+    """The contents of a file or a folder, as its reader returns them.
 
     Args:
         path: the file, or the folder.
-        use: what it is for.
-        options: how it is to be read, if it is a table.
+        use: the purpose of reading it.
+        options: how to read it, if it is a table.
 
     Raises:
-        GraphError: there is no such file, none of the formats is its own, or what is read of it now does not belong to
-            a graph. What is wrong with its edges is said when these are read.
-        ParameterError: it is no table, and somebody says how a table is to be read.
+        GraphError: there is no such file, its format is unknown, or what is read of it now does not belong to a graph.
+            Errors in its edges are raised as these are read.
+        ParameterError: it is not a table, and an option for tables is given.
     """
     if is_ogb(path):
         _require_table(False, path, options)
@@ -128,10 +128,10 @@ def _require_table(is_table: bool, path: Path, options: TableOptions) -> None:
 
 
 def format_of(path: Path, use: Use) -> Format:
-    """The format that the name of a file, which need not be there, asks for.
+    """The format named by the extension of a file, which need not exist.
 
     Raises:
-        GraphError: it names none that can be used so.
+        GraphError: it names none that can be used in this way.
     """
     name = path.name.lower()
     packed = name.endswith(".gz")
@@ -143,10 +143,10 @@ def format_of(path: Path, use: Use) -> Format:
 
 
 def save_arrays(graph: GraphArrays, path: Path) -> None:
-    """Write a graph in the format that the name of the file asks for, whole or not at all.
+    """Write a graph in the format of the file's extension, whole or not at all.
 
     Raises:
-        GraphError: it asks for none, or a name of a node cannot be kept in it.
+        GraphError: the extension names no format, or a node name cannot be kept in it.
         GarnetError: the file cannot be written.
     """
     write = format_of(path, "write").write
@@ -156,7 +156,7 @@ def save_arrays(graph: GraphArrays, path: Path) -> None:
         if not path.name.lower().endswith(".gz"):
             write(graph, stream)
             return
-        # Neither name nor time in the header, so that the same graph gives the same bytes.
+        # Neither name nor time in the header, so the same graph gives the same bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as packed:
             write(graph, cast(BinaryIO, packed))
 

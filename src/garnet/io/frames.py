@@ -1,4 +1,4 @@
-"""Tables in memory: a DataFrame of pandas or polars, a table of Arrow, or a list of pairs."""
+"""Tables in memory: a pandas or polars DataFrame, an Arrow table, or a list of pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 
 
 def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
-    """A pandas data frame of columns.
+    """A pandas DataFrame of columns.
 
     Raises:
         MissingExtra: pandas is not installed.
@@ -44,12 +44,12 @@ def is_list_of_pairs(source: Any) -> bool:
 
 
 def column_names(frame: Any) -> tuple[Any, ...]:
-    """The names of the columns, as they are."""
+    """The names of the columns, unchanged."""
     return tuple(frame.column_names if hasattr(frame, "column_names") else frame.columns)
 
 
 def column(frame: Any, place: int) -> NDArray[Any]:
-    """A column of a frame as an array; what is missing is None, or NaN among numbers."""
+    """A column of a frame as an array; missing values are None, or NaN among numbers."""
     name = column_names(frame)[place]
     if column_names(frame).count(name) > 1:
         raise GraphError(f"The table has {column_names(frame).count(name)} columns of the name {name!r}; rename them.")
@@ -57,11 +57,11 @@ def column(frame: Any, place: int) -> NDArray[Any]:
 
 
 def frame_source(frame: Any, options: TableOptions) -> EdgeSource:
-    """A table of edges, by the rules that `load_graph` states.
+    """A table of edges, by the rules of `load_graph`.
 
     Raises:
         GraphError: the columns are in doubt, or do not hold edges.
-        ParameterError: an option can only be said of a text.
+        ParameterError: an option applies to text files only.
     """
     texts = [name for name in options.said if name in ("header", "delimiter", "decimal", "encoding")]
     if texts:
@@ -122,7 +122,7 @@ def pairs_source(rows: Sequence[Sequence[Any]], options: TableOptions) -> EdgeSo
 
 
 def _names(values: NDArray[Any], called: str) -> NDArray[Any]:
-    """The names of nodes: integers of 64 bits, or Python's texts."""
+    """Node names: 64-bit integers, or Python strings."""
     if values.dtype.kind in "iu":
         if values.dtype.kind == "u" and values.max(initial=0) >= 2**63:
             raise GraphError(f"The column {called!r} has {values.max()}; names must be integers of 64 bits, or texts.")
@@ -130,7 +130,7 @@ def _names(values: NDArray[Any], called: str) -> NDArray[Any]:
     found = values.tolist()
     for place, value in enumerate(found):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if value is None or value != value:  # NaN, NaT and NA of pandas are unlike themselves
+        if value is None or value != value:  # NaN, NaT and pandas' NA do not equal themselves
             raise GraphError(f"The column {called!r} has no name in row {place}, counted from 0; fill it or drop it.")
         if not whole and not (isinstance(value, str) and 0 < len(value) <= LONGEST_NAME):
             raise GraphError(

@@ -18,7 +18,7 @@ _DIRECTED = {"directed": True, "undirected": False, "mutual": False}
 
 
 def open_gexf(path: Path) -> EdgeSource:
-    """The nodes by their ids, the `weight` of edges, and integers `class`, or else `label`, among nodes' attributes."""
+    """The nodes by id, the `weight` of edges, and the integer node attribute `class`, or else `label`."""
     with reading(path):
         listener = _Listener()
         read_xml(path, listener)
@@ -28,12 +28,12 @@ def open_gexf(path: Path) -> EdgeSource:
 
 
 def write_gexf(graph: GraphArrays, stream: BinaryIO) -> None:
-    """Write the weighted edges, the nodes' names as ids and as what is shown, and their labels as `class`."""
+    """Write the weighted edges, the nodes' names as ids and displayed labels, and their classes as `class`."""
     draw_gexf(Drawing.of(graph), stream)
 
 
 def draw_gexf(drawing: Drawing, stream: BinaryIO) -> None:
-    """Write a drawing, its columns as attributes, of which `weight` is Gephi's own.
+    """Write a drawing, with its columns as attributes; `weight` is Gephi's own.
 
     Raises:
         GraphError: a text cannot be kept in XML.
@@ -122,7 +122,7 @@ class _Listener:
             self._defaults[self._attribute] = text.strip()
 
     def _settle(self) -> None:
-        """Add the node that has been told of; one within another comes after it."""
+        """Add the node that has been read; a nested node comes after its parent."""
         if self._node is None:
             return
         label = None

@@ -20,11 +20,11 @@ _KEY = re.compile(r"[A-Za-z_]\w*")
 _DEEPEST = 100
 
 Item = dict[str, str]
-"""What is said of a node or an edge; a text has its quotes."""
+"""The values of a node or an edge; texts keep their quotes."""
 
 
 def open_gml(path: Path) -> EdgeSource:
-    """The nodes by their `label`, or else `name`, if each has one of its own, otherwise by `id`; edges' `weight`."""
+    """The nodes by `label`, or else `name`, if these are unique, otherwise by `id`; the edges' `weight`."""
     with reading(path):
         data = read_text(path).removeprefix(BYTE_ORDER_MARK)
         require_held(len(data))
@@ -44,7 +44,7 @@ def open_gml(path: Path) -> EdgeSource:
                 found.add_node(_text(item["id"]), title=None if title is None else _text(title))
             else:
                 edges.append(item)
-        for item in edges:  # whether they are directed may be said behind them
+        for item in edges:  # whether they are directed may be stated after them
             source, target = (_text(item[end]) if end in item else None for end in ("source", "target"))
             weight = _text(item["weight"]) if "weight" in item else 1.0
             found.add_edge(source, target, weight, directed=directed)
@@ -52,12 +52,12 @@ def open_gml(path: Path) -> EdgeSource:
 
 
 def _text(value: str) -> str:
-    """A value without its quotes, in which other letters than those of ASCII are written as in HTML."""
+    """A value without its quotes, in which non-ASCII characters are written as in HTML."""
     return html.unescape(value[1:-1]) if value.startswith('"') else value
 
 
 def _items(text: str) -> Iterator[tuple[str, Item]]:
-    """The nodes, the edges, and what is said of whether these are directed, of the one graph."""
+    """The nodes, the edges, and any statement whether these are directed, of the only graph."""
     inside: list[str] = []
     key, item, graphs, place = "", Item(), 0, 0
     while (token := _TOKEN.match(text, place)) is not None:

@@ -17,7 +17,7 @@ _TYPES = dict(zip(KINDS, ("long", "double", "boolean", "string"), strict=True))
 
 
 def open_graphml(path: Path) -> EdgeSource:
-    """Nodes by a `name` of their own or else by ids, `weight` of edges, integers `class` or else `label` of nodes."""
+    """Nodes by a unique `name` or else by id, `weight` of edges, integer `class` or else `label` of nodes."""
     with reading(path):
         listener = _Listener()
         read_xml(path, listener)
@@ -27,12 +27,12 @@ def open_graphml(path: Path) -> EdgeSource:
 
 
 def write_graphml(graph: GraphArrays, stream: BinaryIO) -> None:
-    """Write the weighted edges, the nodes' names as ids, and their labels as `class`."""
+    """Write the weighted edges, the nodes' names as ids, and their classes as `class`."""
     draw_graphml(Drawing.of(graph), stream)
 
 
 def draw_graphml(drawing: Drawing, stream: BinaryIO) -> None:
-    """Write a drawing, its columns as attributes.
+    """Write a drawing, with its columns as attributes.
 
     Raises:
         GraphError: a text cannot be kept in XML.
@@ -125,7 +125,7 @@ class _Listener:
         return None
 
     def _said(self, where: str, title: str, kinds: tuple[str, ...] | None = None) -> str | None:
-        """What is said of the node or edge under a title, or of all that say nothing."""
+        """The value of the node or edge under a title, or the default for those without one."""
         for key, (of, named, kind) in self._keys.items():
             if of in (where, "all", "") and named == title and (kinds is None or kind in kinds):
                 return self._data.get(key, self._defaults.get(key))

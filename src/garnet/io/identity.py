@@ -1,4 +1,4 @@
-"""What tells one run from another: the bytes it reads, and what it was asked for."""
+"""What identifies a run: the bytes it reads, and what it was asked for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _CHUNK = 1 << 20
 
 
 def file_identity(path: Path, *, without: Iterable[Path] = ()) -> list[Any]:
-    """What tells a file, or a folder of files, from another: their bytes, or size and time of those above a GiB.
+    """What identifies a file, or a folder of files: their bytes, or size and time of those above a GiB.
 
     Args:
-        path: of a file or folder; what is not there, or cannot be read, has no more identity than its name.
-        without: files and folders that may lie in it but are no part of it, as directories of runs never are.
+        path: of a file or folder; a missing or unreadable one is identified by its name alone.
+        without: files and folders that may be in it but do not belong to it, as directories of runs never do.
     """
     try:
         if path.is_file():
@@ -31,7 +31,7 @@ def file_identity(path: Path, *, without: Iterable[Path] = ()) -> list[Any]:
 
 
 def digest_of(facts: Mapping[str, Any]) -> str:
-    """Sixteen hex digits that are the same wherever the facts, which are plain values, are."""
+    """Sixteen hex digits that depend only on the facts, which are plain values."""
     text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""What of a long run is done, so that the same command goes on where it was stopped."""
+"""Which stages of a long run are done, so the same command resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Journal:
-    """Notes of the stages that are done, in the directory of a run.
+    """Notes on finished stages, in the directory of a run.
 
     Args:
         folder: the directory.
@@ -40,14 +40,14 @@ class Journal:
                 remove(left)
 
     def stages(self) -> list[str]:
-        """The stages that are done, in no order."""
+        """The finished stages, in no particular order."""
         return [file.stem.removeprefix("stage-") for file in self.folder.glob("stage-*.json")]
 
     def done(self, stage: str) -> dict[str, Any] | None:
-        """What was noted when the stage was done; None if it is not.
+        """What was noted when the stage finished; None if it has not.
 
         Raises:
-            GarnetError: a file that the stage left is gone, or not what it was.
+            GarnetError: a file that the stage left is gone, or has changed.
         """
         before = self._read(stage)
         if before is None:
@@ -61,7 +61,7 @@ class Journal:
         return facts
 
     def note(self, stage: str, facts: dict[str, Any], files: Iterable[Path] = ()) -> None:
-        """The stage is done, and these files in the folder are what later stages read of it."""
+        """Record that the stage is done, with the files in the folder that later stages read."""
         names = [str(file.relative_to(self.folder)) for file in files]
         found = {name: (self._size(name), checksum(self.folder / name)) for name in names}
         write_note(self._file(stage), {"facts": facts, "files": found})
@@ -93,7 +93,7 @@ class Journal:
 
 
 class Resumable(Clock):
-    """A clock that knows which stages were done before, and what they cost then."""
+    """A clock that knows which stages were done before, and what they cost."""
 
     def __init__(self, journal: Journal, progress: Progress | None) -> None:
         super().__init__(progress)
@@ -106,13 +106,13 @@ class Resumable(Clock):
         note: Callable[[T], dict[str, Any]],
         files: Callable[[T], Iterable[Path]],
     ) -> dict[str, Any]:
-        """Run a stage, unless it was done before; gives what was noted of it.
+        """Run a stage, unless it was done before; returns what was noted about it.
 
         Args:
             name: of the stage.
             compute: does it.
-            note: what a later run must know of what came out, as JSON has it.
-            files: which files of it a later run must find.
+            note: what a later run must know about the result, as JSON values.
+            files: the files that a later run must find.
         """
         before = self._journal.done(name)
         if before is not None:
@@ -127,10 +127,10 @@ class Resumable(Clock):
 
 
 def stages_done(output: Path, scratch: Path | None = None) -> list[str]:
-    """The stages of an unfinished run for an output that are not done again.
+    """The finished stages of an interrupted run for an output, which will not be repeated.
 
     Args:
-        output: what the run is to write, an absolute path.
+        output: what the run is writing, an absolute path.
         scratch: the folder of its intermediate files; None for the output's own.
     """
     done = {stage for folder, _ in left_behind(scratch or output.parent, output) for stage in Journal(folder).stages()}

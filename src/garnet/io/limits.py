@@ -9,31 +9,31 @@ from garnet import machine
 from garnet.errors import GraphError, ParameterError
 
 UNFOLD = "GARNET_UNFOLD"
-"""The environment variable that says how many times more than usual may be unfolded."""
+"""The environment variable that multiplies the limits of unpacking."""
 
 _UNFOLDED, _RATIO = 256_000_000, 50
-"""What may be unfolded from little, and how many times its size from more; real .npz files have up to 15 times."""
+"""What small files may unpack to, and the factor for larger ones; real .npz files have up to 15 times."""
 
 _TEXT_UNFOLDED, _TEXT_RATIO = 16_000_000, 20
-"""The same for packed text, whose rows take several times its bytes; real lists of edges have 3 to 12 times."""
+"""The same for compressed text, whose rows take several times its bytes; real edge lists have 3 to 12 times."""
 
 _NODES, _NODES_AN_ENTRY = 200_000, 100
 """How many nodes, or columns of features, are believed without any entry, and for each entry."""
 
 
 def require_memory(needed: int, what: str) -> None:
-    """Refuse what this machine cannot hold before anything is allocated for it."""
+    """Refuse what this machine cannot hold, before anything is allocated for it."""
     if needed > machine.physical_memory():
         raise GraphError(f"{what} needs {needed / 1e9:.3g} GB, more than this machine's memory.")
 
 
 def require_plausible(size: int, entries: int, what: str, of: str = "entries") -> None:
-    """Refuse a matrix so much larger than its number of entries that only a faulty or hostile file declares it.
+    """Refuse a matrix so much larger than its number of entries that only a faulty or hostile file would declare it.
 
     Args:
-        size: of one side of the matrix.
-        entries: that it has, or where they have not been counted the bytes in which they are packed.
-        what: along that side.
+        size: length of one side of the matrix.
+        entries: number of its entries, or if not counted, the bytes in which they are packed.
+        what: what is along that side.
         of: what `entries` counts.
     """
     most = (_NODES + _NODES_AN_ENTRY * entries) * unfold_factor()
@@ -45,7 +45,7 @@ def require_plausible(size: int, entries: int, what: str, of: str = "entries") -
 
 
 def require_unfolding(unfolded: int, packed: int, what: str) -> None:
-    """Refuse what would take far more bytes once it is unfolded than it has now, before it is unfolded."""
+    """Refuse what would take far more bytes unpacked than packed, before unpacking it."""
     most = max(_UNFOLDED, _RATIO * packed) * unfold_factor()
     if unfolded > most:
         raise GraphError(
@@ -55,7 +55,7 @@ def require_unfolding(unfolded: int, packed: int, what: str) -> None:
 
 
 def require_text(unfolded: int, packed: int) -> None:
-    """Refuse packed text as soon as it turns out to be far longer than real text gets."""
+    """Refuse compressed text as soon as it turns out to be far longer than real text."""
     most = max(_TEXT_UNFOLDED, _TEXT_RATIO * packed) * unfold_factor()
     if unfolded > most:
         raise GraphError(
@@ -65,7 +65,7 @@ def require_text(unfolded: int, packed: int) -> None:
 
 
 def unfold_factor() -> float:
-    """How many times more than usual may be unfolded, as the environment says; 1 if it does not."""
+    """The factor on the limits of unpacking, from the environment; 1 if not set."""
     said = os.environ.get(UNFOLD, "1")
     try:
         factor = float(said)
@@ -77,7 +77,7 @@ def unfold_factor() -> float:
 
 
 def _raised(times: float) -> str:
-    # Doubled until it is enough, so that the number is a round one.
+    # Doubled until it is enough, to give a round number.
     factor = 2 ** math.ceil(math.log2(max(times, 2) * unfold_factor()))
     return f"set the environment variable {UNFOLD}={factor:g}"
 

@@ -1,4 +1,4 @@
-"""Nodes and edges as markup lists them, one by one, until all of them are there and make a graph."""
+"""Nodes and edges as markup lists them, one by one, until they make a graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 class ListedGraph:
-    """A graph of which nodes and edges are told in turn."""
+    """A graph built up node by node and edge by edge."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -33,7 +33,7 @@ class ListedGraph:
         self._directed = array("b")
 
     def add_node(self, name: str, label: int | None = None, title: str | None = None) -> None:
-        """A node, known to edges by its name, which may have a class, and a title that is a better name."""
+        """Add a node, which edges know by its name; it may have a class, and a title that is a better name."""
         if not 0 < len(name) <= LONGEST_NAME:
             raise GraphError(f"a node has a name that is empty or longer than {LONGEST_NAME} characters.")
         if name in self._position:
@@ -44,26 +44,26 @@ class ListedGraph:
         self.titles.append(title)
 
     def add_edge(self, source: Any, target: Any, weight: Any = 1.0, *, directed: bool = False) -> None:
-        """An edge between nodes of these names, which may be told later."""
+        """Add an edge between nodes with these names, which may be added later."""
         for end, name in zip(self._ends, (source, target), strict=True):
             if not isinstance(name, str):
                 raise GraphError(f"its edge number {len(self._weights) + 1} does not name the nodes that it joins.")
             place = self._position.get(name)
-            if place is None:  # a number below all others, until the node is told
+            if place is None:  # a number below all others, until the node is added
                 place = -1 - self._missing.setdefault(name, len(self._missing))
             end.append(place)
         self._weights.append(number_of(weight, "the weight of an edge"))
         self._directed.append(directed)
 
     def source(self, path: Path, *, either: bool = False) -> EdgeSource:
-        """The graph, once all has been told. Its names are the titles of nodes if each has one of its own.
+        """The graph, once everything has been added. Its names are the nodes' titles if these are unique.
 
         Args:
             path: the file.
-            either: nobody said whether edges are directed; see `RowIs`.
+            either: it is not stated whether edges are directed; see `RowIs`.
 
         Raises:
-            GraphError: an edge joins a node that is not there.
+            GraphError: an edge joins a node that does not exist.
         """
         heads, tails = (np.array(end, np.int64) for end in self._ends)
         found = np.array([self._position.get(name, -1) for name in self._missing], np.int64)
@@ -98,7 +98,7 @@ def number_of(value: Any, what: str) -> float:
     """A number, or the text of one.
 
     Raises:
-        GraphError: it is none; the sentence begins with `what`.
+        GraphError: it is not a number; the sentence begins with `what`.
     """
     try:
         if isinstance(value, str | int | float) and not isinstance(value, bool) and "_" not in str(value):
@@ -112,7 +112,7 @@ def integer_of(value: str, what: str) -> int:
     """The integer of a text.
 
     Raises:
-        GraphError: it is none, or one of more than 64 bits.
+        GraphError: it is not an integer, or has more than 64 bits.
     """
     if not _INTEGER.fullmatch(value.strip()):
         raise GraphError(f"{what} is {brief(value)}, which is not an integer.")

@@ -1,4 +1,4 @@
-"""Locks on open files, which the system lets go of when their process ends, in whatever way."""
+"""Locks on open files, which the system releases when their process ends, in whatever way."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TRIES, _WAIT = 500, 0.01
 
 
 def lock_now(file: int) -> bool | None:
-    """Whether nobody else had an open file locked, and this process has now; None where there are no locks.
+    """Whether an open file was unlocked, and is now locked by this process; None if locks are not available.
 
-    The system lets go of a lock when its process ends, in whatever way, so that none is ever left behind.
+    The system releases a lock when its process ends, in whatever way, so none is ever left behind.
     """
     try:
         if sys.platform == "win32":
@@ -37,7 +37,7 @@ def lock_now(file: int) -> bool | None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Keep others who would claim a directory in this folder waiting, where the system can; it takes an instant."""
+    """Make others that would claim a directory in this folder wait, where the system can; it takes an instant."""
     if sys.platform == "win32":
         yield
         return
@@ -60,7 +60,7 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of that number on this machine; on POSIX only."""
+    """Whether there is a process with that number on this machine; on POSIX only."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How the directory of a run is known: by its name, and by a marker file in it that has the same id."""
+"""How the directory of a run is recognised: by its name, and by a marker file in it with the same id."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 MARKER = "garnet-run.json"
-"""The file that tells such a directory from any other; the run at work holds a lock on it."""
+"""The file that identifies such a directory; the active run holds a lock on it."""
 
 NOTES = "stage-*.json"
-"""Files that say what of a run is done, so that the same run goes on from there."""
+"""Files that record what a run has done, so the same run can resume."""
 
 EXCHANGING, ALL_REPLACED = "exchanging", "all-replaced"
 """Files that say that an earlier result is being exchanged, and that all of it has been moved here."""
@@ -26,14 +26,14 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Marker:
-    """What a run wrote down when it made its directory.
+    """What a run recorded when it made its directory.
 
     Attributes:
         id: of the run, 16 hex digits.
-        output: what it was to write; empty for nothing that stays.
-        key: what it was asked for, if it can go on where it was stopped; None if it can only begin anew.
+        output: what it was to write; empty if nothing permanent.
+        key: what it was asked for, if it can resume where it was stopped; None if it can only start again.
         pid: of its process.
-        host: where that was.
+        host: where that process ran.
         begun: when, in seconds since 1970.
     """
 
@@ -46,7 +46,7 @@ class Marker:
 
 
 def scratch_of(path: Path) -> Path | None:
-    """The directory of a run that a path lies in, proven by its marker; None if it lies in none."""
+    """The directory of a run that a path is in, proven by its marker; None if it is in none."""
     if ".." in path.parts:
         return None
     path = path.absolute()
@@ -58,7 +58,7 @@ def scratch_of(path: Path) -> Path | None:
 
 
 def is_scratch_name(name: str) -> bool:
-    """Whether a directory of a run could be called so."""
+    """Whether a directory of a run could have this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -86,9 +86,9 @@ def marker_of(folder: Path) -> Marker | None:
 
 
 def is_stillborn(folder: Path) -> bool:
-    """Whether a run was killed before it could mark its directory, in which there is nothing then."""
+    """Whether a run was killed before it could mark its directory, which is then empty."""
     try:
-        # Asked for every file that is written: not even a list of the thousands that may be there is to be made.
+        # Checked for every file written: do not even list the thousands that may be there.
         if (folder / MARKER).lstat().st_size:
             return False
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def is_stillborn(folder: Path) -> bool:
 
 
 def is_exchanging(folder: Path) -> bool:
-    """Whether a run was stopped while it exchanged an earlier result, which the directory then holds, for its own."""
+    """Whether a run was stopped while replacing an earlier result, which the directory then holds."""
     try:
         staged = folder / (folder / EXCHANGING).read_text()
         return not (folder / ALL_REPLACED).exists() or any(staged.iterdir())

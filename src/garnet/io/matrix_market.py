@@ -26,7 +26,7 @@ _BANNER = re.compile(
 
 
 def open_matrix_market(path: Path) -> EdgeSource:
-    """A square matrix of real numbers, integers or a pattern, general or symmetric; read at once, and whole.
+    """A square matrix of real numbers, integers or a pattern, general or symmetric; read in one go.
 
     Not by SciPy's `mmread`, which crashes the interpreter on some malformed files.
     """
@@ -49,7 +49,7 @@ def _read(data: bytes) -> tuple[int, bool, Triple]:
     sizes = header[4].split()
     if len(sizes) != (3 if layout == b"coordinate" else 2) or not all(size.isdigit() for size in sizes):
         raise GraphError("its line of sizes is malformed; it must give rows, columns and, if sparse, entries.")
-    # Longer numbers than this mean nothing, and Python refuses to convert the longest.
+    # Numbers longer than this mean nothing, and Python refuses to convert the longest.
     rows, columns, *rest = (int(size[:25]) for size in sizes)
     if rows != columns:
         raise GraphError(f"an adjacency matrix must be square. Got shape ({rows}, {columns}) instead.")
@@ -75,7 +75,7 @@ def _coordinate(body: bytes, n: int, stored: int, *, weighted: bool) -> Triple:
 
 
 def _array(body: bytes, n: int, stored: int, mirrored: bool) -> Triple:
-    """Of all entries, which come column by column, those that are not zero; of a symmetric matrix the lower half."""
+    """The non-zero entries of all, which come column by column; only the lower half for a symmetric matrix."""
     values = _entries(body, stored, "f8")
     if values.ndim != 1:
         raise ValueError("a line has several entries")
@@ -97,7 +97,7 @@ def _entries(body: bytes, stored: int, dtype: str) -> NDArray[Any]:
 
 
 def write_matrix_market(graph: GraphArrays, stream: BinaryIO) -> None:
-    """Write the adjacency as a symmetric coordinate matrix, its weights in as many digits as make them exact."""
+    """Write the adjacency as a symmetric coordinate matrix, with enough digits to keep its weights exact."""
     from scipy.io import mmwrite
 
     unweighted = bool((graph.adjacency.data == 1).all())

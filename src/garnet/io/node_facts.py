@@ -1,4 +1,4 @@
-"""What other libraries and formats say of nodes, one by one, as the arrays of a graph."""
+"""Node data of other libraries and formats, given node by node, as the arrays of a graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def names_of(nodes: Sequence[Any]) -> NDArray[Any]:
 
 
 def classes_of(labels: Sequence[Any]) -> NDArray[Any] | None:
-    """Labels of nodes as classes, -1 where a node has none; None if they are no integers, but texts to be shown."""
+    """Labels of nodes as classes, -1 where a node has none; None if they are not integers, but texts for display."""
     known = [label for label in labels if label is not None]
     if not known or not all(isinstance(label, int | np.integer) for label in known):
         return None
@@ -27,10 +27,10 @@ def classes_of(labels: Sequence[Any]) -> NDArray[Any] | None:
 
 
 def vectors_of(values: Sequence[Any]) -> NDArray[Any] | None:
-    """Vectors of nodes as features; None if they are none, but numbers that say where a node is drawn.
+    """Vectors of nodes as features; None if they are not vectors, but coordinates for drawing.
 
     Raises:
-        GraphError: some have vectors, and others none or such of another length.
+        GraphError: some nodes have vectors, and others none or vectors of another length.
     """
     if not any(isinstance(value, list | tuple | np.ndarray) for value in values):
         return None

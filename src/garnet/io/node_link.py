@@ -16,9 +16,9 @@ from garnet.io.xml_text import require_held
 def open_node_link(path: Path) -> EdgeSource:
     """An object with lists `nodes`, and `links` or `edges`.
 
-    A node has an `id`, by which edges know it as their `source` and `target`, and may have an integer `label`, its
-    class. Where no node has an id, edges have the positions of nodes, and a `name` of its own is each node's name.
-    Edges may have a `weight`. Without the word `directed`, edges are taken as those of a list of edges are.
+    A node has an `id`, used by edges as `source` and `target`, and may have an integer `label`, its class. If no node
+    has an id, edges use node positions, and unique `name`s are the nodes' names. Edges may have a `weight`. Without the
+    key `directed`, edges are read like those of an edge list.
     """
     with reading(path):
         data = read_text(path).removeprefix(BYTE_ORDER_MARK)
@@ -58,7 +58,7 @@ def _lists(said: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _key(value: Any) -> str:
-    """The text by which a node is known."""
+    """The text that identifies a node."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

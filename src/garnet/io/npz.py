@@ -18,11 +18,11 @@ from garnet.io.limits import require_plausible
 from garnet.io.text import reading
 
 Layout = Literal["benchmark", "csr", "csc", "coo"]
-"""That of the gnn-benchmark collection, or a format of SciPy's."""
+"""The layout of the gnn-benchmark collection, or a SciPy format."""
 
 _LISTED = ("row", "col", "data")
 _PARTS = ("idx_train", "idx_val", "idx_test")
-# Proving an adjacency symmetric holds its entries about five times over; features are copied once at most.
+# Checking an adjacency for symmetry holds its entries about five times over; features are copied at most once.
 _ADJACENCY_COPIES, _FEATURE_COPIES = 5, 2
 
 
@@ -78,9 +78,9 @@ def _csr_arrays(prefix: str, matrix: sp.csr_array) -> dict[str, Any]:
 
 
 def _layout_of(archive: Archive) -> Layout:
-    """How the adjacency is kept; a layout that `load_graph` does not know is refused.
+    """How the adjacency is stored; a layout that `load_graph` does not know is refused.
 
-    In the benchmark's layout the names of its arrays begin with `adj_`; in SciPy's they have no such prefix.
+    In the benchmark's layout its array names begin with `adj_`; in SciPy's they have no prefix.
     """
     if "adj_indptr" in archive:
         return "benchmark"
@@ -148,7 +148,7 @@ def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
             rest: tuple[NDArray[Any], ...] = ()
             for begin, *piece in _entries(archive, "attr_", width, at_once):
                 columns, data = map(np.concatenate, zip(rest, piece, strict=True)) if rest else piece
-                # Rows end anywhere in a piece; what begins after the last end waits for the next piece.
+                # Rows end anywhere in a piece; an unfinished row waits for the next piece.
                 last = int(np.searchsorted(starts, begin + len(piece[0]), side="right")) - 1
                 here = starts[done : last + 1] - starts[done]
                 cut = int(here[-1])
@@ -162,7 +162,7 @@ def _sparse_features(path: Path, archive: Archive, n: int) -> FeatureRows:
 
 
 def _compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
-    """Rows, columns and entries of a csr or csc matrix whose arrays all have the lengths that go with these.
+    """Rows, columns and entries of a csr or csc matrix whose arrays all have matching lengths.
 
     Only headers are read. The matrix of the prefix `attr_` may have any shape; all others must be square.
     """
@@ -176,7 +176,7 @@ def _compressed_size(archive: Archive, prefix: str) -> tuple[int, int, int]:
 
 
 def _listed_size(archive: Archive) -> tuple[int, int, int]:
-    """The same of a coo matrix."""
+    """The same for a coo matrix."""
     n, _ = _shape(archive, "")
     (entries,) = archive.header("data", ndim=1).shape
     for name in ("row", "col"):
@@ -187,7 +187,7 @@ def _listed_size(archive: Archive) -> tuple[int, int, int]:
 
 
 def _starts(archive: Archive, prefix: str, entries: int, copies: int) -> NDArray[np.int64]:
-    """Where each row of a compressed matrix begins, if memory holds so many copies of the matrix."""
+    """Where each row of a compressed matrix begins, if memory holds this many copies of the matrix."""
     archive.require_memory([f"{prefix}{piece}" for piece in ("data", "indices", "indptr")], times=copies)
     name = f"{prefix}indptr"
     starts = archive.read(name, "iu")
@@ -232,7 +232,7 @@ def _require_rows(shape: tuple[int, ...], n: int) -> None:
 
 
 def _checked_places(places: NDArray[Any], name: str, bound: int) -> NDArray[Any]:
-    """Indices out of the array of that name, if all are from 0 to bound - 1; SciPy's own code trusts them."""
+    """Indices from the array of that name, if all are from 0 to bound - 1; SciPy's own code trusts them."""
     if places.size and (places.min() < 0 or places.max() >= bound):
         bad = places[(places < 0) | (places >= bound)][0]
         raise GraphError(f"its array '{name}' has the index {bad}, outside of 0 to {bound - 1}.")
@@ -240,6 +240,6 @@ def _checked_places(places: NDArray[Any], name: str, bound: int) -> NDArray[Any]
 
 
 def _narrowed(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers in 32 bits; those too large for that become infinite, which no graph may have."""
+    """Numbers in 32 bits; those too large become infinite, which no graph may have."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32, copy=False)

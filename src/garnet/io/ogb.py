@@ -17,12 +17,12 @@ from garnet.io.text import parse_table, read_lines, reading
 
 _CHUNK = _LONGEST_LINE = 1 << 24
 _GLANCE = 1 << 16
-"""Bytes of text from which the number of features is told."""
+"""Bytes of text from which to infer the number of features."""
 
 _SHORTEST_EDGE, _SHORTEST_NUMBER = 4, 2
-"""Bytes, the end of the line or the comma included."""
+"""Bytes, including the line ending or the comma."""
 
-# Reading holds the ends of an edge twice over; both directions of it, in the matrix and its transpose, come on top.
+# Reading holds each edge's endpoints twice, plus both its directions in the matrix and its transpose.
 _BYTES_AN_EDGE = 80
 
 Block = tuple[int, NDArray[Any]]
@@ -38,7 +38,7 @@ def is_ogb(folder: Path) -> bool:
 
 
 def open_ogb(folder: Path) -> EdgeSource:
-    """A graph for predicting properties of nodes; `load_graph` says which files it has."""
+    """A graph for node property prediction; `load_graph` says which files it has."""
     raw = folder / "raw"
     path = raw / "edge.csv.gz"
     n = _read_num_nodes(raw / "num-node-list.csv.gz", path)
@@ -70,7 +70,7 @@ def open_ogb(folder: Path) -> EdgeSource:
 
 
 def _read_num_nodes(path: Path, edges: Path) -> int:
-    """The number of nodes, if the file of edges is not far too small for so many."""
+    """The number of nodes, if the file of edges is not far too small for this many."""
     n = _read_size(path)
     with reading(edges):
         packed = edges.stat().st_size
@@ -124,7 +124,7 @@ def _read_labels(path: Path, n: int) -> NDArray[np.int64]:
 
 
 def _read_split(folder: Path, n: int) -> Parts | None:
-    """The first split in alphabetic order, if there is one."""
+    """The first split in alphabetical order, if there is one."""
     found = sorted(path.parent for path in folder.glob("*/train.csv.gz"))
     if not found:
         return None
@@ -142,7 +142,7 @@ def _read_nodes(path: Path, n: int) -> NDArray[np.int64]:
 
 
 def _require_nodes(block: NDArray[np.int64], line: int, n: int) -> None:
-    """Refuse a block, which begins on `line`, that names nodes which do not exist."""
+    """Refuse a block, beginning on `line`, that names nodes that do not exist."""
     outside = (block < 0) | (block >= n)
     if outside.any():
         row = outside.any(axis=1).argmax()
@@ -153,7 +153,7 @@ def _require_nodes(block: NDArray[np.int64], line: int, n: int) -> None:
 def _node_rows(
     path: Path, kind: str, n: int, columns: int | None = None, chunk: int | None = None, *, all_nodes: bool = True
 ) -> Iterator[Block]:
-    """The blocks of a table with no more rows than there are nodes, and if it is of `all_nodes`, no fewer."""
+    """The blocks of a table with no more rows than there are nodes and, for `all_nodes`, no fewer."""
     count = 0
     for line, block in _blocks(path, kind, columns, chunk):
         count += len(block)
@@ -167,7 +167,7 @@ def _node_rows(
 def _blocks(path: Path, kind: str, columns: int | None = None, chunk: int | None = None) -> Iterator[Block]:
     """A table of numbers block by block, each (rows, columns), from pieces of about `chunk` bytes of text.
 
-    `columns` of None are those of its first row.
+    If `columns` is None, the first row decides.
     """
     for line, text in read_lines(path, chunk or _CHUNK, _LONGEST_LINE):
         if not text.strip():

@@ -1,4 +1,4 @@
-"""Lists of edges in Parquet: one file, or a folder of them as Dask and Spark write it."""
+"""Edge lists in Parquet: one file, or a folder of them as Dask and Spark write it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from garnet.io.times import Before
 NUM_NODES = b"garnet:num_nodes"
 """A key of the schema's metadata: the number of nodes, in digits, where nodes are known by numbers from 0 on."""
 
-# The columns of a list in memory, their concatenation, and what proving the adjacency symmetric holds.
+# The columns of a list in memory, their concatenation, and what checking the adjacency for symmetry holds.
 _BYTES_A_ROW = 120
 _BYTES_OF_A_ROW = 24
 _AT_ONCE = 1 << 20
-_INDEX = re.compile(r"__index_level_\d+__")  # which pandas writes beside the columns of a table
+_INDEX = re.compile(r"__index_level_\d+__")  # which pandas adds to the columns of a table
 
 
 class _Header(NamedTuple):
-    """What the end of a file tells.
+    """What the footer of a file says.
 
     Attributes:
-        columns: of the two ends and, if there is one, of weights.
+        columns: the two endpoint columns and, if there is one, the weights.
         layout: how the table is read.
         num_rows: of the file.
-        num_nodes: where the metadata give it; None where the ends are names.
+        num_nodes: number of nodes if the metadata give it; None if the endpoints are names.
         names_are: "integer" or "text"; None if there are none.
     """
 
@@ -50,10 +50,10 @@ class _Header(NamedTuple):
 
 
 def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSource:  # noqa: B008
-    """A table of edges, by the rules that `load_graph` states; only the ends of the files are read now.
+    """A table of edges, by the rules of `load_graph`; only the footers of the files are read now.
 
     Raises:
-        GraphError: a file is not a whole Parquet file, has no such columns, or other ones than those before it.
+        GraphError: a file is not a complete Parquet file, lacks these columns, or differs from those before it.
         MissingExtra: pyarrow is not installed.
     """
     with reading(path):
@@ -74,7 +74,7 @@ def open_parquet(path: Path, options: TableOptions = TableOptions()) -> EdgeSour
             with reading(path):
                 require_memory(_BYTES_A_ROW * num_rows, "it")
         for file in files:
-            # Texts stay in the dictionary in which each of them is kept once, however many rows name it.
+            # Texts stay in a dictionary that holds each once, however many rows name it.
             done, named = 0, "".join(columns[2:]) if until is None else ""
             with opened_parquet(file, columns[:2] if texts else ()) as rows:
                 batches = rows.iter_batches(batch_size=at_once or _AT_ONCE, columns=read, use_threads=False)
@@ -114,7 +114,7 @@ def counted(batch: Any, layout: Layout, until: Before | None) -> NDArray[np.bool
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """The file itself; or of a folder the files that end in .parquet, but for those that begin with _ or a dot."""
+    """The file itself; or a folder's files that end in .parquet, except those that begin with _ or a dot."""
     if not path.is_dir():
         return (path,)
     parts = (file for file in path.iterdir() if file.suffix.lower() == ".parquet" and file.name[0] not in "_.")
@@ -122,7 +122,7 @@ def parts_of(path: Path) -> tuple[Path, ...]:
 
 
 def _require_alike(files: tuple[Path, ...], headers: list[_Header]) -> None:
-    """Refuse a file that has other columns than the first, other names, or another number of nodes."""
+    """Refuse a file with other columns, names, or number of nodes than the first."""
     first = headers[0]
     named = [(file.name, header.names_are) for file, header in zip(files, headers, strict=True) if header.names_are]
     for file, (columns, _, _, num_nodes, kind) in zip(files, headers, strict=True):
@@ -141,7 +141,7 @@ def _require_alike(files: tuple[Path, ...], headers: list[_Header]) -> None:
 
 
 def _names(column: Any, name: str, only_integers: bool) -> NDArray[Any]:
-    """Integers, or Python's texts."""
+    """Integers, or Python strings."""
     _require_values(column, name)
     kind = _kind(column.type)
     if kind == "text" and not only_integers:
@@ -203,14 +203,14 @@ def _header(file: Path, options: TableOptions) -> _Header:
         if twice is not None:
             raise GraphError(f"it has {names.count(twice)} columns of the name '{twice}'; rename all but one.")
         kind = _kind_of_names(schema, columns) if facts.num_rows else None
-        # Of a single column the metadata must not be asked: where those are malformed, Arrow ends the process.
+        # Do not ask for a single column's metadata: if they are malformed, Arrow aborts the process.
         held = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         require_unfolding(held + _BYTES_OF_A_ROW * facts.num_rows, file.stat().st_size, "it")
         return _Header(columns, layout, facts.num_rows, None if number is None else int(number), kind)
 
 
 def _kind_of_names(schema: Any, columns: tuple[str, ...]) -> str:
-    """Whether both ends are integers or texts; other columns than such, and other weights than numbers, are refused."""
+    """Whether both endpoints are integers or texts; other types, and weights that are not numbers, are refused."""
     types = import_module("pyarrow").types
     for name in columns[2:]:
         found = schema.field(name).type
@@ -230,14 +230,14 @@ def _kind_of_names(schema: Any, columns: tuple[str, ...]) -> str:
 
 @contextmanager
 def opened_parquet(file: Path, texts: tuple[str, ...] = ()) -> Iterator[Any]:
-    """A file of Parquet; columns of these texts stay in the dictionaries that have them once."""
+    """A Parquet file; these text columns stay in dictionaries that hold each text once."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtra("pyarrow", "A Parquet file", "pygarnet[parquet]") from error
     with reading(file):
         try:
-            # By default whole groups of rows, of any size, would be read ahead.
+            # By default whole row groups, of any size, would be read ahead.
             with parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, read_dictionary=texts) as rows:
                 yield rows
         except (arrow.ArrowException, UnicodeDecodeError) as error:
@@ -245,7 +245,7 @@ def opened_parquet(file: Path, texts: tuple[str, ...] = ()) -> Iterator[Any]:
 
 
 def _require_no_text(path: Path, options: TableOptions) -> None:
-    """Refuse what could only be said of a text."""
+    """Refuse options that apply to text files only."""
     texts = [name for name in options.said if name in ("header", "delimiter", "decimal", "encoding")]
     if texts:
         raise ParameterError(f"{path.name} is in Parquet, which has no {texts[0]} to choose; leave that out.")

@@ -1,4 +1,4 @@
-"""How what is finished leaves the directory of its run. No other module moves or replaces a file."""
+"""How finished files leave the directory of their run. No other module moves or replaces a file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def publish(staged: Path, target: Path, *, replace: bool) -> None:
 
     Args:
         staged: the file, in the directory of a run.
-        target: its place, in a folder that exists; no link.
-        replace: whether a file that is there may be replaced; it then passes its permissions on.
+        target: its place, in a folder that exists; not a link.
+        replace: whether an existing file may be replaced; the new file takes its permissions.
 
     Raises:
-        GarnetError: there is such a file and it may not be replaced, or the staged one is in no run's directory.
+        GarnetError: the target exists and may not be replaced, or the staged file is in no run's directory.
         OSError: the system refuses.
     """
     home = scratch_of(staged)
@@ -58,18 +58,18 @@ def publish(staged: Path, target: Path, *, replace: bool) -> None:
 def publish_folder(staged: Path, target: Path, *, old: Iterable[str], last: str) -> None:
     """Move a finished folder from a run's directory to where it belongs.
 
-    Where there is none, or an empty one, it appears at once; an earlier result is exchanged for it as a whole. If that
-    has files of others in it, its own make room for the new ones, one by one, and the others stay. Killed in between,
-    the same call goes on; and until it has, nothing removes the directory, which then holds the earlier result.
+    If there is no folder, or an empty one, it appears at once; an earlier result is replaced as a whole. If that
+    contains foreign files, these stay, and its own are replaced one by one. After a kill, the same call continues;
+    until then, nothing removes the run's directory, which holds the earlier result.
 
     Args:
         staged: the folder, in the directory of a run.
         target: its place; absent, empty, or an earlier result.
-        old: names of the files of the earlier result, the manifest among them.
+        old: names of the files of the earlier result, including the manifest.
         last: name of the manifest, without which the folder is unfinished.
 
     Raises:
-        GarnetError: the place is neither, or has files of others in the place of new ones.
+        GarnetError: the place is none of these, or has foreign files where new ones belong.
         OSError: the system refuses.
     """
     home = scratch_of(staged)
@@ -99,16 +99,16 @@ def _astray(staged: Path) -> GarnetError:
 
 
 def _move_in(staged: Path, target: Path) -> None:
-    """Move a file to where there is none; a name that is taken is an error, even if it was free a moment ago."""
+    """Move a file to a free name; a taken name is an error, even if it was free a moment ago."""
     try:
         os.link(staged, target)
     except FileExistsError:
-        if not staged.samefile(target):  # as it is if a run was killed right after this
+        if not staged.samefile(target):  # the same, if a run was killed right after this
             raise
     except OSError as error:
         if error.errno == errno.EXDEV:
             raise
-        # Where the file system has no hard links, there is a moment in which the name could be taken.
+        # Without hard links, there is a moment in which the name could be taken.
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         staged.rename(target)
@@ -117,7 +117,7 @@ def _move_in(staged: Path, target: Path) -> None:
 
 
 def _require_exchangeable(staged: Path, target: Path, old: set[str], last: str) -> None:
-    """Refuse a folder that is no earlier result any more, or has files of others in the way, before anything moves."""
+    """Refuse a folder that is no longer an earlier result, or has foreign files in the way, before anything moves."""
     there = {path.name: path for path in target.iterdir()}
     if not old or last not in there:
         raise GarnetError(f"Cannot write into {target}: it has got files that are no result of ours meanwhile.")
@@ -132,12 +132,12 @@ def _is_plain(path: Path) -> bool:
 
 
 def _exchanged(staged: Path, target: Path, aside: Path, old: set[str]) -> bool:
-    """Put one folder in the place of another that has nothing but its own files; whether that was possible."""
+    """Replace a folder that has only its own files by another; returns whether that was possible."""
     if not {path.name for path in target.iterdir()} <= old:
         return False
     target.rename(aside)
     try:
-        # What has come between stays where it is.
+        # What has appeared in between stays where it is.
         if {path.name for path in aside.iterdir()} <= old:
             staged.rename(target)
             return True
@@ -149,8 +149,8 @@ def _exchanged(staged: Path, target: Path, aside: Path, old: set[str]) -> bool:
 
 
 def _exchange_one_by_one(home: Path, staged: Path, target: Path, old: Iterable[str], last: str) -> None:
-    """Move the old files out of a folder and then the new ones in, the manifest first and last; or go on with it."""
-    # Once all are out, what has the name of an old file is a new one.
+    """Move the old files out of a folder and the new ones in, the manifest first and last; or continue doing so."""
+    # Once all are out, a file with an old name is a new one.
     if not (home / ALL_REPLACED).exists():
         (home / _REPLACED).mkdir(exist_ok=True)
         for name in sorted(old, key=lambda name: name != last):

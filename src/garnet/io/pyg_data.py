@@ -1,4 +1,4 @@
-"""Objects of PyTorch Geometric as graphs: a `Data`, or one relation of a `HeteroData`; several graphs are refused."""
+"""PyTorch Geometric objects as graphs: a `Data`, or one relation of a `HeteroData`; several graphs are refused."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OF_EDGES = ("edge_index", "edge_weight", "adj_t")
 
 
 def is_pyg(value: Any) -> bool:
-    """Whether something is an object of PyTorch Geometric, which is not imported to find out."""
+    """Whether something is a PyTorch Geometric object, without importing that."""
     return any(kind.__module__.partition(".")[0] == "torch_geometric" for kind in type(value).__mro__)
 
 
 def are_graphs(value: Any) -> bool:
-    """Whether something is a dataset of PyTorch Geometric, or a list or a tuple of its graphs."""
+    """Whether something is a PyTorch Geometric dataset, or a list or a tuple of its graphs."""
     if isinstance(value, list | tuple):
         return bool(value) and is_pyg(value[0]) and not isinstance(value[0], torch.Tensor)
     return is_pyg(value) and isinstance(value, Sequence | torch.utils.data.Dataset)
@@ -65,11 +65,11 @@ def pyg_source(value: Any, relation: Any = None) -> EdgeSource:
 
 
 def relation_source(data: HeteroData, relation: Any) -> EdgeSource:
-    """One relation of a `HeteroData`, by its three words or the one in the middle.
+    """One relation of a `HeteroData`, by its three words or the middle one.
 
-    Between nodes of one type it is a graph of these, with their features, labels and masks. Between two types it is a
-    bipartite graph: first the nodes of the type named first, then the others, each pair one undirected edge. What
-    describes the nodes of two types are different things, and is left out.
+    Within a node type it is a graph of these nodes, with their features, labels and masks. Between two types it is a
+    bipartite graph: the nodes of the first type come first, and each pair is one undirected edge. The two types have
+    different features and labels, which are left out.
     """
     several = int(getattr(data, "num_graphs", 1))
     if several > 1:
@@ -104,9 +104,9 @@ def relation_source(data: HeteroData, relation: Any) -> EdgeSource:
 def data_source(data: Data) -> EdgeSource:
     """The `edge_index` or else `adj_t`, `edge_weight`, `x`, `y` and the three masks of a homogeneous `Data`.
 
-    A `y` that is not one integer a node, and masks that hold several splits or overlap, say nothing a `Graph` can hold
-    and are left out; the `Data` a purifier gives back still has them. A part that has no mask has no nodes. Where a
-    `batch` says that these are several graphs, they are read as one.
+    A `y` that is not one integer per node, and masks that hold several splits or overlap, do not fit in a `Graph` and
+    are left out; the `Data` a purifier returns still has them. A part without a mask has no nodes. If a `batch` says
+    that these are several graphs, they are read as one.
     """
     heads, tails, weights = pairs_of({name: getattr(data, name, None) for name in _OF_EDGES}, type(data).__name__)
     n = checked_size(nodes_of(data))
@@ -123,10 +123,10 @@ def data_source(data: Data) -> EdgeSource:
 
 
 def graph_numbers(data: Data, n: int) -> NDArray[np.int64] | None:
-    """The number of the graph that each node is of, (n,), where a `Data` has a `batch`.
+    """The number of each node's graph, (n,), if a `Data` has a `batch`.
 
     Raises:
-        GraphError: its `batch` does not say.
+        GraphError: its `batch` does not give it.
     """
     batch = getattr(data, "batch", None)
     if batch is None:
@@ -141,7 +141,7 @@ def graph_numbers(data: Data, n: int) -> NDArray[np.int64] | None:
 
 
 def pairs_of(fields: dict[str, Any], kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Both ends of each directed edge, and the weights, from an `edge_index` or else from an `adj_t`."""
+    """Both endpoints of each directed edge, and the weights, from an `edge_index` or else from an `adj_t`."""
     if fields.get("edge_index") is None:
         if fields.get("adj_t") is None:
             raise GraphError(f"The {kind} has no edge_index and no adj_t; convert it to a homogeneous Data with one.")
@@ -181,10 +181,10 @@ def _pairs_of_matrix(matrix: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
 
 
 def nodes_of(data: Any) -> Any:
-    """What a `Data` says, or lets be told from its parts, of its number of nodes."""
+    """The number of nodes of a `Data`, stated or inferred from its parts."""
     try:
         with warnings.catch_warnings():
-            # PyG warns where it can only guess, and then the largest node of an edge tells.
+            # PyG warns where it can only guess, and then takes it from the largest node of an edge.
             warnings.simplefilter("ignore")
             return data.num_nodes
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:

@@ -21,20 +21,20 @@ from garnet.io.text import reading
 _FIELDS = (
     "edge_index", "edge_weight", "adj_t", "x", "y", "train_mask", "val_mask", "test_mask", "num_nodes", "pos", "batch",
 )  # fmt: skip
-"""What a `Graph` is read from; positions and batches tell how many nodes there are."""
+"""What a `Graph` is read from; positions and batches show how many nodes there are."""
 
 _DAMAGE = (
     ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, RuntimeError, TypeError,
     ValueError, struct.error,
 )  # fmt: skip
-"""How a broken file of torch.save shows itself, depending on where it is broken."""
+"""The errors of a broken torch.save file, depending on where it is broken."""
 
 
 def open_pt(path: Path) -> EdgeSource:
-    """A `Data`, its `to_dict()`, or what an `InMemoryDataset` of one graph has saved; read at once, and whole.
+    """A `Data`, its `to_dict()`, or what an `InMemoryDataset` of one graph has saved; read in one go.
 
     PyTorch's restricted reader builds tensors, plain containers and the few classes a `Data` is made of; a file that
-    names anything else is refused, because unpacking it could run code.
+    names anything else is refused, because unpickling it could run code.
     """
     from torch_geometric.data import Data
 
@@ -45,7 +45,7 @@ def open_pt(path: Path) -> EdgeSource:
             loaded = loaded[0]
         try:
             found = loaded.to_dict() if isinstance(loaded, Data) else loaded
-            # No others are read, and some names are those of methods.
+            # No others are read, and some names are also methods.
             fields = {name: found[name] for name in _FIELDS if name in found} if isinstance(found, dict) else None
         except _DAMAGE:
             raise GraphError("its Data is damaged.") from None
@@ -67,7 +67,7 @@ def _require_one(slices: Any) -> None:
 
 
 def _load(path: Path) -> Any:
-    """What PyTorch's restricted reader makes of a file."""
+    """The contents of a file, by PyTorch's restricted reader."""
     from torch_geometric.data import Data
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.graph_store import EdgeLayout
@@ -94,10 +94,10 @@ def _load(path: Path) -> Any:
 
 
 def _require_unfolding(path: Path) -> None:
-    """Refuse a zip file whose members are packed, as torch never does, and unfold to far more than they are."""
+    """Refuse a zip file with compressed members, which torch never writes, that unpack to far more than their size."""
     try:
         with zipfile.ZipFile(path) as archive:
             unfolded = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, *_DAMAGE):
-        return  # torch says what is wrong with it, or reads the format that it had before
+        return  # torch reports what is wrong with it, or reads its older format
     require_unfolding(unfolded, path.stat().st_size, "it")

@@ -1,4 +1,4 @@
-"""The only module that removes anything; and it does so only in the directory of a run, as its marker proves."""
+"""The only module that removes anything, and only in the directory of a run, as its marker proves."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SPENT = "spent"
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, from a run's directory. What is not there is no matter.
+    """Remove a file, or a folder with its contents, from a run's directory; a missing one is no error.
 
     Links are removed, never followed.
 
     Raises:
-        GarnetError: it is in no such directory.
+        GarnetError: it is not in such a directory.
         OSError: the system refuses.
     """
     if not os.path.lexists(path):
@@ -34,10 +34,10 @@ def remove(path: Path) -> None:
 
 
 def empty_run(folder: Path) -> bool:
-    """Remove all from the directory of a run, its marker last; whether that was possible.
+    """Empty the directory of a run, its marker last; returns whether that was possible.
 
-    One that holds an earlier result which is half replaced is left as it is. The directory itself is left to
-    `remove_empty`, because on some file systems it cannot go while a file of it is open.
+    One that holds a half-replaced earlier result is left as it is. The directory itself is left to `remove_empty`,
+    because some file systems cannot remove it while one of its files is open.
     """
     if is_exchanging(folder):
         return False
@@ -48,7 +48,7 @@ def empty_run(folder: Path) -> bool:
             if path.name not in (MARKER, SPENT):
                 remove(path)
         (folder / SPENT).unlink(missing_ok=True)
-        # Last, so that whoever comes meanwhile is kept out of what is being removed.
+        # Last, to keep others out of what is being removed.
         (folder / MARKER).unlink()
     except OSError:
         return False
@@ -56,13 +56,13 @@ def empty_run(folder: Path) -> bool:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a directory, if there is nothing in it."""
+    """Remove a directory if it is empty."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def remove_unmarked(folder: Path) -> None:
-    """Remove a directory that was made just now, and has at most a marker that was not yet written."""
+    """Remove a directory that was just made, and has at most an unwritten marker."""
     with suppress(OSError):
         (folder / MARKER).unlink(missing_ok=True)
     remove_empty(folder)

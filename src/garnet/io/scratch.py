@@ -1,8 +1,8 @@
 """Directories of intermediate files.
 
 A run keeps its intermediate files in one hidden directory that it makes itself. The directory's name ends in the run's
-id, and a marker file in it has the same id. A file is removed only from such a directory (removal.py), and what is
-finished leaves it by `publish` (publish.py), which replaces a file only if it is told to.
+id, and a marker file in it has the same id. A file is removed only from such a directory (removal.py), and finished
+files leave it by `publish` (publish.py), which replaces a file only if told to.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ A dead run may have been killed while it exchanged an earlier result for its own
 
 
 class Scratch:
-    """A directory that this run made, or took over from one that was stopped, and has to itself.
+    """A directory that this run made, or took over from a stopped run, and has to itself.
 
-    It is a context: at its end the directory goes, unless the run can go on (it has a key) and did not end well.
+    It is a context manager: it removes the directory at its end, unless the run failed and can resume (has a key).
 
     Attributes:
         folder: the directory.
-        marker: what was written down about the run.
+        marker: what was recorded about the run.
     """
 
     def __init__(self, folder: Path, marker: Marker, lock: int) -> None:
@@ -50,10 +50,10 @@ class Scratch:
 
     @classmethod
     def make(cls, parent: Path, *, output: Path | None = None, key: Mapping[str, Any] | None = None) -> Scratch:
-        """A new directory.
+        """Make a new directory.
 
         Args:
-            parent: where; it must exist.
+            parent: its parent folder, which must exist.
             output: what the run is to write.
             key: what the run was asked for, in plain values, if it can go on where it was stopped.
 
@@ -63,7 +63,7 @@ class Scratch:
         said, run = "" if output is None else str(output), secrets.token_hex(8)
         folder = parent / f".garnet-{run}"
         with writing(parent):
-            # In a folder that all share, the graph is nobody else's to read.
+            # In a shared folder, nobody else may read the graph.
             folder.mkdir(mode=0o700 if output is None else 0o777)
             try:
                 lock = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -79,9 +79,9 @@ class Scratch:
 
     @classmethod
     def claim(cls, output: Path, *, within: Path | None = None, key: Mapping[str, Any] | None = None) -> Scratch:
-        """The directory of an earlier run for the same output that was stopped, or a new one.
+        """Take over the directory of a stopped run for the same output, or make a new one.
 
-        A run with the same key goes on with what is there; one that can only begin anew finds the directory empty.
+        A run with the same key continues with what is there; one that can only start again finds the directory empty.
 
         Args:
             output: what the run is to write, an absolute path.
@@ -89,8 +89,8 @@ class Scratch:
             key: what the run was asked for, in plain values, if it can go on where it was stopped.
 
         Raises:
-            GarnetError: another run writes this output now, one that was stopped was asked for something else, or no
-                directory can be made.
+            GarnetError: another run is writing this output, a stopped run was asked for something else, or no directory
+                can be made.
         """
         parent, wanted = within or output.parent, _plain(key)
         with one_at_a_time(parent):
@@ -115,7 +115,7 @@ class Scratch:
 
     @property
     def state(self) -> State:
-        """Whether the run that made the directory is at work; if it is dead, this process has it from now on."""
+        """Whether the run that made the directory is active; if it is dead, this process takes it over."""
         got = lock_now(self._lock)
         if got is not None:
             return "dead" if got else "at work"
@@ -125,7 +125,7 @@ class Scratch:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether what is in the directory is of use to the same run."""
+        """Whether the contents of the directory are useful to the same run."""
         if self.marker.key is None or (self.folder / SPENT).exists():
             return False
         return is_exchanging(self.folder) or any(self.folder.glob(NOTES))
@@ -145,14 +145,14 @@ class Scratch:
         self._release()
 
     def clear(self) -> None:
-        """Remove all that is in the directory but its marker."""
+        """Remove everything in the directory but its marker."""
         with writing(self.folder):
             for path in self.folder.iterdir():
                 if path.name != MARKER:
                     remove(path)
 
     def remove(self) -> None:
-        """Remove the directory, which must be this run's, unless it holds an earlier result that is half replaced."""
+        """Remove the directory, which must be this run's, unless it holds a half-replaced earlier result."""
         try:
             self._removed()
         except KeyboardInterrupt:
@@ -161,12 +161,12 @@ class Scratch:
 
     def _removed(self) -> None:
         if self._release.alive and marker_of(self.folder) is not None and empty_run(self.folder):
-            self.close()  # on some network file systems a folder cannot go while a file of it is open
+            self.close()  # some network file systems cannot remove a folder while one of its files is open
             remove_empty(self.folder)
 
 
 def left_behind(parent: Path, output: Path | None = None) -> Iterator[tuple[Path, Marker]]:
-    """The directories of this user's runs in a folder, at work or dead; only those for one output, if it is given."""
+    """The directories of this user's runs in a folder, active or dead; only those for one output, if given."""
     try:
         with os.scandir(parent) as entries:
             folders = sorted(Path(entry.path) for entry in entries if is_scratch_name(entry.name))
@@ -179,7 +179,7 @@ def left_behind(parent: Path, output: Path | None = None) -> Iterator[tuple[Path
 
 
 def state_of(folder: Path, marker: Marker) -> State:
-    """Whether the run of a directory is still at work."""
+    """Whether the run of a directory is still active."""
     found = _opened(folder, marker)
     if found is None:
         return "unknown" if (folder / MARKER).exists() else "dead"
@@ -189,7 +189,7 @@ def state_of(folder: Path, marker: Marker) -> State:
 
 
 def forget(output: Path, *folders: Path | None, key: Mapping[str, Any] | None = None) -> None:
-    """Remove what dead runs of one key, or of none, have left for an output in its folder or in others."""
+    """Remove what dead runs with one key, or none, have left for an output in its folder or in others."""
     for parent in {output.parent, *(folder for folder in folders if folder is not None)}:
         for folder, marker in left_behind(parent, output):
             if marker.key is None or marker.key == _plain(key) or "from" in marker.key:
@@ -197,7 +197,7 @@ def forget(output: Path, *folders: Path | None, key: Mapping[str, Any] | None = 
 
 
 def discard(folder: Path, marker: Marker) -> bool:
-    """Remove the directory of a run that is dead; whether it is gone."""
+    """Remove the directory of a dead run; returns whether it is gone."""
     found = _opened(folder, marker)
     if found is None:
         remove_empty(folder)
@@ -213,7 +213,7 @@ def _plain(key: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _is_mine(folder: Path) -> bool:
-    """Whether the directory belongs to this user; in a shared folder, another could have prepared one."""
+    """Whether the directory belongs to this user; in a shared folder, somebody else could have planted one."""
     try:
         return not hasattr(os, "geteuid") or folder.stat().st_uid == os.geteuid()
     except OSError:
@@ -221,7 +221,7 @@ def _is_mine(folder: Path) -> bool:
 
 
 def _opened(folder: Path, marker: Marker) -> Scratch | None:
-    """The directory with its marker open, if that is still there."""
+    """The directory with its marker open, if the marker still exists."""
     try:
         lock = os.open(folder / MARKER, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
@@ -229,7 +229,7 @@ def _opened(folder: Path, marker: Marker) -> Scratch | None:
     found = Scratch(folder, marker, lock)
     if found.state != "dead":
         return found
-    # Whoever had it may have removed the marker since it was opened; then it keeps nobody out.
+    # Its owner may have removed the marker since it was opened; then it keeps nobody out.
     with suppress(OSError):
         if os.path.samestat((folder / MARKER).stat(), os.fstat(lock)):
             return found

@@ -1,8 +1,8 @@
-"""Which run a file was written by, noted in the file itself, so that the same command knows its own result again.
+"""Which run wrote a file, noted in the file itself, so the same command recognises its own result.
 
-An .npz file has it as the comment of its zip directory, a page as a last comment, and any other file as an attribute of
-the file system; each with a checksum of the rest. Where there are no such attributes, nothing is noted, and the file is
-nobody's.
+An .npz file has it as the comment of its zip directory, a page as a final comment, and any other file as an extended
+attribute; each with a checksum of the rest. Where there are no such attributes, nothing is noted, and the file belongs
+to no run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def stamp(path: Path, run: str) -> None:
 
 
 def stamp_of(path: Path) -> str | None:
-    """The run that a file was written by; None if it was none, or the file has changed since."""
+    """The run that wrote a file; None if none did, or the file has changed since."""
     ending, length = path.suffix.lower(), 0
     try:
         if ending in (".npz", ".html", ".htm"):
@@ -74,7 +74,7 @@ def stamp_of(path: Path) -> str | None:
 
 
 def _checksum(path: Path, without: int) -> int:
-    """CRC-32 of a file but for so many bytes at its end."""
+    """CRC-32 of a file without this many bytes at its end."""
     check, left = 0, path.stat().st_size - without
     with path.open("rb") as stream:
         while left > 0 and (chunk := stream.read(min(_CHUNK, left))):

@@ -1,4 +1,4 @@
-"""Tables for people and their tools: .csv, or .parquet for large ones."""
+"""Tables for people and other programs: .csv, or .parquet for large ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
-    """Write columns of one length, whole or not at all; what is masked in one is left empty.
+    """Write columns of equal length, whole or not at all; masked values are left empty.
 
     Args:
         columns: by name, in order.
-        path: the file; its ending, .csv or .parquet, says how.
+        path: the file; its extension, .csv or .parquet, gives the format.
 
     Raises:
-        GarnetError: of another ending, or where there is no such folder.
+        GarnetError: the extension is another, or there is no such folder.
     """
     path = Path(path)
     require_table(path)
@@ -50,11 +50,11 @@ def save_table(columns: Mapping[str, NDArray[Any]], path: str | Path) -> None:
 def read_tables(
     files: Iterable[Path], like: Mapping[str, NDArray[Any]], size: int = 1 << 18
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """What `save_table` wrote to some files, some rows at a time.
+    """Read what `save_table` wrote to some files, some rows at a time.
 
     Args:
         files: the files, all .csv or all .parquet.
-        like: columns of these names that hold what those of the files do: whole numbers, numbers or text.
+        like: columns with these names and the types of those in the files: integers, numbers or text.
         size: rows at a time.
 
     Raises:
@@ -84,10 +84,10 @@ def require_table(path: Path, what: str = "A table") -> None:
 
     Args:
         path: the file.
-        what: is to be in it.
+        what: what it is to hold.
 
     Raises:
-        GarnetError: it is of another ending, cannot be written, or needs a package that is not here.
+        GarnetError: it has another extension, cannot be written, or needs a package that is not installed.
     """
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise GarnetError(f"{what} is written to a .csv or a .parquet file. Got {path.name!r} instead.")
@@ -106,14 +106,14 @@ def _parquet() -> tuple[Any, Any]:
 
 
 def _parts(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
-    """Some rows at a time: as text they take many times what they do as numbers."""
+    """Some rows at a time: as text they take many times the memory they take as numbers."""
     rows = max((len(column) for column in columns.values()), default=0)
     for first in range(0, rows, _ROWS_AT_ONCE):
         yield [column[first : first + _ROWS_AT_ONCE] for column in columns.values()]
 
 
 def _shown(column: NDArray[Any]) -> list[Any]:
-    """Six digits of a number are enough to read, and to rank; what is masked, or NaN, has no text."""
+    """Six digits are enough for reading and ranking; masked values and NaN have no text."""
     values: list[Any] = column.tolist()
     if np.issubdtype(column.dtype, np.floating):
         return [None if value is None or value != value else f"{value:.6g}" for value in values]
@@ -125,7 +125,7 @@ def _mask(column: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def _encodable(column: NDArray[Any]) -> NDArray[Any]:
-    """Halves of a pair of code units, which no text file can hold, become question marks."""
+    """Lone surrogates, which no text file can hold, become question marks."""
     column = np.ma.getdata(column)
     if column.dtype.kind != "U":
         return column

@@ -1,4 +1,4 @@
-"""Which columns of a table are the ends of its edges and their weight: as somebody says, or where there is no doubt."""
+"""Which columns of a table are its edges' endpoints and weights: as given, or where there is no doubt."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Column = str | int
 """A column by its name, or by its number from 1 on."""
 
 Duplicates = Literal["max", "sum", "count", "first"]
-"""What becomes of several rows for one edge: the largest weight, their sum, how many there are, or the first weight."""
+"""How to merge several rows for one edge: the largest weight, the sum, the number of rows, or the first weight."""
 
 HEADERS = (
     ("source", "target"), ("src", "dst"), ("u", "v"), ("from", "to"), ("node1", "node2"),
     ("sender", "receiver"), ("payer", "payee"), ("source_id", "target_id"), ("from_id", "to_id"), ("id_1", "id_2"),
     ("follower", "followee"), ("citing", "cited"), ("origin", "destination"), ("head", "tail"),
 )  # fmt: skip
-"""What the columns of both ends are called, in small letters, where a table says so."""
+"""Recognised names of the endpoint columns, in lower case."""
 
 WEIGHTS = ("weight", "weights", "w")
-"""What a column of weights is called, likewise."""
+"""Recognised names of a weight column, likewise."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _FIRST_WORDS = ("from", "src", "source", "sender", "payer", "orig", "origin", "debtor", "follower", "citing")
@@ -37,19 +37,19 @@ _SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """How a table of edges is to be read; what is None is found out, and refused where it is in doubt.
+    """How to read a table of edges; None means detected, and refused if in doubt.
 
     Attributes:
-        source: the column of the first ends.
+        source: the column of the source nodes.
         target: of the second ends.
-        weight: of the weights; those of a column that nobody names are taken only if it is called so.
-        time: of times, which say nothing of the graph by themselves.
+        weight: the column of the weights; an unnamed one is used only if it is called weight, weights or w.
+        time: the column of times, which by themselves do not affect the graph.
         before: rows with this time or a later one are left out.
-        header: whether the first row of a text has the names of the columns.
-        delimiter: what stands between the cells of a text; a blank for any number of blanks.
-        decimal: what stands before the fraction of a number in a text.
-        encoding: of a text.
-        duplicates: what becomes of several rows for one edge.
+        header: whether the first row of a text file has the column names.
+        delimiter: what separates the cells of a text file; a blank stands for any number of blanks.
+        decimal: the decimal mark of a text file.
+        encoding: of a text file.
+        duplicates: how several rows for one edge are merged.
     """
 
     source: Column | None = None
@@ -99,26 +99,26 @@ class TableOptions:
 
     @property
     def until(self) -> Before | None:
-        """What tells the rows that count, if not all do."""
+        """What selects the rows that count, if not all do."""
         return None if self.before is None else Before(self.before)
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What somebody said, by the names of the options."""
+        """The options given, by name."""
         return tuple(one.name for one in fields(self) if getattr(self, one.name) != one.default)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What is read of a table.
+    """Which columns of a table are read.
 
     Attributes:
-        width: columns of each row.
-        source: place of the first ends, from 0 on.
+        width: number of columns.
+        source: position of the source column, from 0.
         target: of the second ends.
         weight: of the weights; None if there are none.
-        time: of the times; None if nobody says so.
-        names: of the columns; None where they have none.
+        time: of the times; None if not given.
+        names: of the columns; None if they have none.
     """
 
     width: int
@@ -130,17 +130,17 @@ class Layout:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Places of both ends."""
+        """Positions of both endpoint columns."""
         return self.source, self.target
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """The columns that say nothing of the graph."""
+        """The columns that say nothing about the graph."""
         read = (self.source, self.target, self.weight, self.time)
         return tuple(self.called(place) for place in range(self.width) if place not in read)
 
     def called(self, place: int) -> str:
-        """A column, as a person knows it."""
+        """A column, as a person would name it."""
         return f"column {place + 1}" if self.names is None else self.names[place]
 
     def __str__(self) -> str:
@@ -151,10 +151,10 @@ class Layout:
 
 
 def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
-    """The layout of a table whose columns have names.
+    """The layout of a table with column names.
 
     Raises:
-        GraphError: the columns are not there, or nobody says which they are and it is not beyond doubt.
+        GraphError: the columns do not exist, or are not given and not beyond doubt.
     """
     width, lower = len(names), [name.strip().lower() for name in names]
     if width < 2:
@@ -186,12 +186,12 @@ def layout_of(names: Sequence[str], options: TableOptions) -> Layout:
 
 
 def layout_without_names(first: Sequence[str], third_is_number: bool, options: TableOptions) -> Layout:
-    """The layout of a table whose columns have no names.
+    """The layout of a table without column names.
 
     Args:
         first: its first row.
-        third_is_number: whether the third column has numbers, and nothing else.
-        options: how it is to be read.
+        third_is_number: whether the third column has only numbers.
+        options: how to read it.
 
     Raises:
         GraphError: as for `layout_of`.
@@ -235,7 +235,7 @@ def _require_two(ends: tuple[int, int], name: str) -> None:
 
 
 def _place(wanted: Column, names: Sequence[str]) -> int:
-    """Where a column is."""
+    """The position of a column."""
     if isinstance(wanted, int) or (wanted not in names and wanted.isdecimal()):
         return _number(wanted, len(names))
     found = [place for place, name in enumerate(names) if name == wanted] or [
@@ -266,7 +266,7 @@ def _as_written(name: str, names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns on one line, as many as a sentence can have."""
+    """The names of columns on one line, as many as fit in a sentence."""
     shown = ", ".join(" ".join(name[:40].split()) for name in names[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
@@ -276,7 +276,7 @@ def _typed(name: str) -> str:
 
 
 def _asking(names: Sequence[str]) -> str:
-    """What to type, with the columns that are the ends by their names, or else the first two."""
+    """What to type, with the endpoint columns recognised by name, or else the first two."""
 
     def named(words: Sequence[str]) -> str | None:
         return next((name for name in names if {*words} & {one.lower() for one in _WORD.findall(name)}), None)

@@ -16,12 +16,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def require_file(path: str | Path, *, inputs: Iterable[Path] = (), overwrite: bool = True) -> None:
-    """Say now, before hours of work, that a file could not be written there, or would replace one.
+    """Fail now, before hours of work, if a file could not be written there, or would replace one.
 
     Args:
         path: the file.
-        inputs: files that are read; none of them is replaced unless that is asked for.
-        overwrite: whether a file that is there may be replaced.
+        inputs: files that are read; none is replaced unless asked for.
+        overwrite: whether an existing file may be replaced.
 
     Raises:
         GarnetError: it cannot be written, or may not be replaced.
@@ -46,7 +46,7 @@ def require_file(path: str | Path, *, inputs: Iterable[Path] = (), overwrite: bo
 
 
 def require_other(path: Path, read: Path) -> None:
-    """Refuse to write to a file that is read, by whatever name.
+    """Refuse to write to a file that is also read, under whatever name.
 
     Raises:
         ParameterError: it is the same file.
@@ -72,18 +72,18 @@ def require_apart(*paths: Path | None) -> None:
 
 
 def require_folder(path: Path, *, inputs: Iterable[Path] = ()) -> Path:
-    """Refuse, before any work is done, a folder in which nothing may be written, whatever is in it.
+    """Refuse, before any work is done, a folder in which nothing may be written, whatever it holds.
 
     Args:
         path: the folder, which need not exist.
-        inputs: files and folders that are read; none of them may lie in it.
+        inputs: files and folders that are read; none of them may be in it.
 
     Returns:
         Its absolute path, free of links.
 
     Raises:
-        GarnetError: it is a place of the system's or the user's, or holds an input; or it is a file, or its own folder
-            does not exist.
+        GarnetError: it is a place such as the root or the home folder, or holds an input; or it is a file, or its
+            parent does not exist.
     """
     with _asking(path):
         _require_name(path)
@@ -106,7 +106,7 @@ def require_scratch(path: Path) -> Path:
     """The absolute path of a folder for intermediate files, which must exist.
 
     Raises:
-        GarnetError: it does not, or cannot be written into.
+        GarnetError: it does not exist, or cannot be written to.
     """
     with _asking(path):
         if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
@@ -122,7 +122,7 @@ def strangers(folder: Path, ours: Iterable[str] = ()) -> str:
 
 
 def _special(target: Path) -> str | None:
-    """What a folder is that is never written into."""
+    """The kind of a folder that is never written to."""
     if target == target.parent:
         return "the root of the file system"
     try:
@@ -144,7 +144,7 @@ def _is_same(path: Path, other: Path) -> bool:
 
 
 def _holds(target: Path, other: Path) -> bool:
-    """Whether an input is the folder, or lies in it, under whatever name."""
+    """Whether an input is the folder, or is in it, under whatever name."""
     try:
         inner = other.resolve()
     except (OSError, ValueError, RuntimeError):
@@ -164,7 +164,7 @@ def _require_name(path: Path) -> None:
 
 @contextmanager
 def _asking(path: str | Path) -> Iterator[None]:
-    """Turn what the system says of a path that no file can have into one sentence."""
+    """Turn the system's error about an impossible path into one sentence."""
     try:
         yield
     except GarnetError:

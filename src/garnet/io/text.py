@@ -1,4 +1,4 @@
-"""Bytes and tables of numbers out of text files that nobody vouches for."""
+"""Bytes and tables of numbers from untrusted text files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT_SHARE = 4
 """A text may fill one part in this many of the memory; the graph read from it needs the others."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""With which some programs begin a text."""
+"""Some programs begin a text with it."""
 
 _CANNOT_READ = "Cannot read"
 _CHUNK = 1 << 20
@@ -34,7 +34,7 @@ _BLANK_LINES = re.compile(rb"\n[\r\n]+")
 def reading(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into one sentence that begins with its name.
 
-    Inside of another, as for a file of a folder, it is the inner one's name that is told.
+    If nested, as for a file in a folder, the inner name is reported.
     """
     try:
         yield
@@ -64,7 +64,7 @@ def read_text(path: Path, encoding: str = "utf-8") -> bytes:
 
 
 def require_text_alone(text: bytes) -> None:
-    """Refuse bytes that no text in UTF-8 has, and say so of a text in UTF-16."""
+    """Refuse bytes that no UTF-8 text has, and recognise UTF-16."""
     if b"\0" in text:
         marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         every_second = len(text) > 1 and max(text[:256:2].count(0), text[1:256:2].count(0)) > len(text[:256]) // 4
@@ -75,12 +75,12 @@ def require_text_alone(text: bytes) -> None:
 
 
 def read_chunks(path: Path, size: int, encoding: str = "utf-8") -> Iterator[bytes]:
-    """The bytes of a text file, so many at a time, unpacked if its name ends in .gz; in UTF-8 whatever its encoding.
+    """The bytes of a text file, this many at a time, unpacked if its name ends in .gz; in UTF-8 whatever its encoding.
 
-    What is said to be in UTF-8 is not looked at.
+    Text declared to be UTF-8 is not checked.
 
     Raises:
-        GraphError: it is not a whole gzip file, or unfolds to more than `require_text` allows; or it is not in its
+        GraphError: it is not a complete gzip file, or unpacks to more than `require_text` allows; or it is not in its
             encoding.
     """
     if codecs.lookup(encoding).name == "utf-8":
@@ -107,14 +107,14 @@ def _chunks(path: Path, size: int) -> Iterator[bytes]:
 
 
 def read_lines(path: Path, size: int, longest: int, encoding: str = "utf-8") -> Iterator[tuple[int, bytes]]:
-    """The text in pieces of whole lines, of about so many bytes, each with the number of its first line.
+    """The text in pieces of whole lines, of about this many bytes, each with the number of its first line.
 
     Lines end with a line feed, a carriage return or both; a byte order mark is left out.
 
     Args:
         path: the file, which `read_chunks` reads.
-        size: bytes of a piece; one that ends within a line waits for the rest of it.
-        longest: bytes that a line may have.
+        size: bytes of a piece; one that ends within a line waits for its rest.
+        longest: maximum bytes in a line.
         encoding: of the text; the pieces are in UTF-8.
 
     Raises:
@@ -125,7 +125,7 @@ def read_lines(path: Path, size: int, longest: int, encoding: str = "utf-8") -> 
         text = rest + chunk
         if not begun and len(text) >= len(BYTE_ORDER_MARK):
             text, begun = text.removeprefix(BYTE_ORDER_MARK), True
-        # A carriage return at the very end may be the first half of the end of a line.
+        # A carriage return at the very end may be the first half of a line ending.
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
         if not end and len(text) > longest:
             raise GraphError(f"it has a line of more than {longest} characters.")
@@ -144,7 +144,7 @@ def line_breaks(text: bytes) -> int:
 
 @contextmanager
 def unzipping() -> Iterator[None]:
-    """Turn the ways in which a broken gzip file shows itself into one sentence."""
+    """Turn the errors of a broken gzip file into one sentence."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -152,21 +152,21 @@ def unzipping() -> Iterator[None]:
 
 
 def parse_table(data: bytes, dtype: str, *, delimiter: str | None = None, skip_rows: int = 0) -> NDArray[Any]:
-    """A table of numbers, a row a line, in the columns of `dtype`.
+    """A table of numbers, one row per line, in the columns of `dtype`.
 
     Args:
         data: the text; blank lines are skipped.
-        dtype: of NumPy, such as "i8,i8,f8" for two columns of integers and one of other numbers.
-        delimiter: what stands between columns; None for any blanks.
+        dtype: a NumPy dtype, such as "i8,i8,f8" for two integer columns and one of floats.
+        delimiter: what separates columns; None for any blanks.
         skip_rows: how many lines to skip first.
 
     Raises:
-        ValueError: a row has other columns, or none at all are there.
+        ValueError: a row has other columns, or there are no rows.
     """
-    # NumPy only warns where it cuts an integer out of 1.5, and where there are no rows.
+    # NumPy only warns where it truncates 1.5 to an integer, and where there are no rows.
     with warnings_are("error", Warning):
         try:
-            # NumPy takes its time over blank lines.
+            # NumPy is slow on blank lines.
             stream = io.BytesIO(_BLANK_LINES.sub(b"\n", data) if b"\n\n" in data or b"\n\r\n" in data else data)
             return np.loadtxt(
                 stream, dtype, comments=None, delimiter=delimiter, skiprows=skip_rows, ndmin=1, encoding="utf-8"

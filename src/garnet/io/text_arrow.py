@@ -1,4 +1,4 @@
-"""Large plain tables by Arrow, several times as fast as row by row; what is not plain is left to the other way."""
+"""Large plain tables read by Arrow, several times as fast as row by row; others are left to the row reader."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _BYTES_A_ROW = 60
 def arrow_columns(
     text: bytes, table: TextTable, *, skip: bool
 ) -> tuple[Places, Places, NDArray[np.float64] | None, list[str]] | None:
-    """Both ends as places among names, weights, and these names; None for a text that is small or not plain.
+    """Both endpoints as positions among names, weights, and these names; None for a text that is small or not plain.
 
-    Plain is a text without quotes and comments, in which every row has as many cells. Names are as they stand there.
+    A plain text has no quotes or comments, and equally many cells in every row. Names are taken unchanged.
 
     Args:
-        text: in UTF-8, whole lines, of which the first is a row.
-        table: how it is to be read.
+        text: in UTF-8, whole lines; the first is a row.
+        table: how to read it.
         skip: whether the first row is a header.
     """
     if len(text) < _WORTH_IT or table.delimiter == BLANKS or table.decimal != "." or table.until is not None:
         return None
     if any(mark in text for mark in (b'"', b"#", b"%", b"\0")) or text.count(b"\r") != text.count(b"\r\n"):
         return None
-    # Arrow holds the rows to the first of them alone.
+    # Arrow compares rows with the first only.
     begun = text[: text.find(b"\n", text.find(b"\n") + 1)]
     if any(line.count(table.delimiter.encode()) != table.layout.width - 1 for line in begun.split(b"\n")):
         return None
@@ -63,7 +63,7 @@ def arrow_columns(
 
 
 def _numbered(column: Any, number: dict[str, int]) -> Places:
-    """A column as places among the names, to which its own are added."""
+    """A column as positions among the names, to which its own are added."""
     own = [number.setdefault(name, len(number)) for name in column.dictionary.to_pylist()]
     places: Places = np.array(own, np.int64)[column.indices.to_numpy(zero_copy_only=False)]
     return places

@@ -1,4 +1,4 @@
-"""The rows of a text with a table of edges, as columns."""
+"""The rows of an edge table in a text, as columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Weights = NDArray[np.float64] | None
 """Of rows; None if they have none."""
 
 Columns = tuple[NDArray[Any], NDArray[Any], Weights, list[str] | None]
-"""The two ends of some rows, as integers; the rows' weights; and names, if ends are places among these."""
+"""The endpoints of some rows, as integers; the rows' weights; and names, if endpoints are positions among these."""
 
 _DTYPES = {2: "i8,i8", 3: "i8,i8,f8"}
 _ROWS_AT_ONCE = 1 << 16
@@ -45,12 +45,12 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
     Args:
         text: in UTF-8, whole lines.
         first: number of its first line.
-        table: how it is to be read.
-        header: whether its first row is a header; None if that shows in the names of the others.
+        table: how to read it.
+        header: whether its first row is a header; None if the names in the other rows show it.
         only_integers: refuse other names.
 
     Raises:
-        GraphError: a row is malformed, and its line is named; or it stays in doubt whether there is a header.
+        GraphError: a row is malformed, and its line is named; or it remains unclear whether there is a header.
     """
     plain = header is False or (header is True and table.certain)
     try:
@@ -64,11 +64,11 @@ def columns_of(text: bytes, first: int, table: TextTable, *, header: bool | None
 
 
 class _FaultyRow(Exception):
-    """A row that is no edge is among those that were read."""
+    """One of the rows read is not an edge."""
 
 
 class _Numbers(dict[str, int]):
-    """The number of each name by the cells that have it: what comes a million times is kept once."""
+    """The number of each name by its cells: a name that comes a million times is kept once."""
 
     def __init__(self) -> None:
         self.of_names: dict[str, int] = {}
@@ -92,14 +92,14 @@ class _Growing:
         return len(self._ends[0])
 
     def name_one_of(self, row: list[str]) -> bool:
-        """Whether an end of a row has the name of a node that is known."""
+        """Whether an endpoint of a row is a known node's name."""
         return any(row[place].strip() in self._numbers.of_names for place in self._layout.ends if place < len(row))
 
     def add(self, rows: list[list[str]]) -> None:
-        """Read some rows more.
+        """Read some more rows.
 
         Raises:
-            _FaultyRow: one of them is no edge.
+            _FaultyRow: one of them is not an edge.
         """
         if {*map(len, rows)} != {self._layout.width}:
             raise _FaultyRow
@@ -124,7 +124,7 @@ class _Growing:
             raise _FaultyRow from None
 
     def begin_with(self, row: list[str]) -> None:
-        """Read a row that stands before the others."""
+        """Read a row that comes before the others."""
         lead = _Growing.__new__(_Growing)
         lead._layout, lead._decimal, lead._numbers = self._layout, self._decimal, self._numbers
         lead._until = self._until
@@ -134,7 +134,7 @@ class _Growing:
         self._weights = lead._weights + self._weights
 
     def columns(self) -> Columns:
-        """All rows that were read."""
+        """All rows read so far."""
         weights = None if self._layout.weight is None else np.array(self._weights, np.float64)
         heads, tails = (np.array(end, np.int64) for end in self._ends)
         return _as_integers(heads, tails, weights, list(self._numbers.of_names))
@@ -144,7 +144,7 @@ def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) ->
     """The columns of any table.
 
     Raises:
-        GraphError: it stays in doubt whether there is a header, or the text is not in UTF-8.
+        GraphError: it remains unclear whether there is a header, or the text is not in UTF-8.
         _FaultyRow: something is wrong with a row.
     """
     rows, read = rows_in(text, table.delimiter, first), _Growing(table)
@@ -154,7 +154,7 @@ def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) ->
     if begin is None or (header and table.certain):
         return read.columns()
     known = read.name_one_of(begin)
-    # No header has the name of a node, and a table of one row has none.
+    # No header contains a node's name, and a table of one row has no header.
     if known == bool(header) and len(read):
         raise table.doubtful
     if not header:
@@ -163,7 +163,7 @@ def _thorough(text: bytes, first: int, table: TextTable, header: bool | None) ->
 
 
 def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int) -> list[NDArray[np.object_]]:
-    """Some columns of a table with a header, as texts without the blanks around them.
+    """Some columns of a table with a header, as texts stripped of blanks.
 
     Raises:
         GraphError: a row has another number of cells.
@@ -187,10 +187,10 @@ def rows_of_text(text: bytes, delimiter: str, places: Sequence[int], width: int)
 
 
 def rows_in(text: bytes, delimiter: str, first: int = 1) -> Iterator[list[str]]:
-    """The cells of the rows of a text, as they stand there.
+    """The cells of the rows of a text, unchanged.
 
     Raises:
-        GraphError: as by `decoded`; or a quote is never closed.
+        GraphError: as in `decoded`; or a quote is never closed.
         csv.Error: a cell is too long.
     """
     pieces = decoded(text, first)
@@ -235,13 +235,13 @@ def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _lines(text: str) -> Iterable[str]:
-    """The lines of a text without quotes that have a row."""
+    """The lines of a text without quotes that hold a row."""
     full = filter(str.strip, text.split("\n"))
     return (line for line in full if line.lstrip()[0] not in "#%") if "#" in text or "%" in text else full
 
 
 def decoded(text: bytes, first: int) -> Iterator[str]:
-    """The text in pieces of some lines, without the end of the last of them; all ends are line feeds.
+    """The text in pieces of some lines, without the last line ending; all line endings are line feeds.
 
     Raises:
         GraphError: it is not in UTF-8, or a line is longer than `LONGEST_LINE`; the line is named.
@@ -267,14 +267,14 @@ def decoded(text: bytes, first: int) -> Iterator[str]:
 
 
 def _require_lines(text: str, first: int) -> None:
-    """Refuse a line that is longer than any real one, before its cells are told apart."""
+    """Refuse a line that is longer than any real one, before it is split into cells."""
     for number, line in enumerate(text.split("\n"), first):
         if len(line) > LONGEST_LINE:
             raise GraphError(f"line {number} has more than {LONGEST_LINE} characters.")
 
 
 def fits(name: str) -> bool:
-    """Whether a name is an integer of 64 bits."""
+    """Whether a name is a 64-bit integer."""
     return is_integer(name) and -(2**63) <= int(name) < 2**63
 
 
@@ -282,7 +282,7 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
     """The columns where all names are integers, read by NumPy; None if NumPy finds anything else."""
     layout = table.layout
     places = (*layout.ends, *([] if layout.weight is None else [layout.weight]))
-    # NumPy does not see that a row is longer than what it is asked for.
+    # NumPy does not notice if a row is longer than requested.
     if places != tuple(range(layout.width)) or table.decimal != ".":
         return None
     if b"#" in text or b"%" in text:
@@ -296,12 +296,12 @@ def _quick(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
 
 
 def _large(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
-    """The columns of a large plain table; None of any other, and where a name is none."""
+    """The columns of a large plain table; None for any other, and if a name is not valid."""
     found = arrow_columns(text, table, skip=skip)
     if found is None or not all(name == name.strip() and 0 < len(name) <= LONGEST_NAME for name in found[3]):
         return None
     try:
-        for _ in () if text.isascii() else decoded(text, 1):  # columns that nobody reads have to be text, too
+        for _ in () if text.isascii() else decoded(text, 1):  # unread columns have to be text, too
             pass
     except GraphError:
         return None
@@ -309,7 +309,7 @@ def _large(text: bytes, table: TextTable, *, skip: bool) -> Columns | None:
 
 
 def _as_integers(heads: Ends, tails: Ends, weights: Weights, names: list[str]) -> Columns:
-    """The same with the names themselves as ends, where all of them are integers."""
+    """The same with the names themselves as endpoints, if all of them are integers."""
     if not all(map(fits, names)):
         return heads, tails, weights, names
     table = np.array([int(name) for name in names], np.int64)
@@ -317,7 +317,7 @@ def _as_integers(heads: Ends, tails: Ends, weights: Weights, names: list[str]) -
 
 
 def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integers: bool) -> GraphError:
-    """What is wrong with the first row that is no edge, and on which line that begins."""
+    """What is wrong with the first row that is not an edge, and on which line it begins."""
     for place, (line, row) in enumerate(_numbered_rows(decoded(text, first), table.delimiter, first)):
         cells = [cell.strip() for cell in row]
         if (place or not header) and (wrong := _wrong(cells, table, only_integers)):
@@ -326,7 +326,7 @@ def _fault(text: bytes, first: int, table: TextTable, header: bool, only_integer
 
 
 def _wrong(cells: list[str], table: TextTable, only_integers: bool) -> str | None:
-    """What is wrong with a row, to go on after "line 7 has"."""
+    """What is wrong with a row, in words that follow "line 7 has"."""
     layout, decimal = table.layout, table.decimal
     if len(cells) != layout.width:
         return f"{len(cells)} column(s) where the first row has {layout.width}"

@@ -1,4 +1,4 @@
-"""What a text with a table of edges looks like: what stands between its cells, and whether it has a header."""
+"""The format of an edge table in a text: its delimiter, and whether it has a header."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, kw_only=True)
 class TextTable:
-    """How the rows of a text are to be read.
+    """How to read the rows of a text.
 
     Attributes:
-        delimiter: what stands between cells.
-        header: whether the first row is one; None if that is in doubt.
-        certain: whether somebody said so, or names that are known stand there.
+        delimiter: what separates cells.
+        header: whether the first row is a header; None if in doubt.
+        certain: whether the user said so, or the row contains known names.
         first: the first row.
         layout: which columns are read.
-        decimal: what stands before the fraction of a number.
-        until: what tells the rows that count; None if all do.
+        decimal: the decimal mark.
+        until: what selects the rows that count; None if all do.
     """
 
     delimiter: str
@@ -42,12 +42,12 @@ class TextTable:
     until: Before | None = None
 
     def with_header(self, header: bool) -> TextTable:
-        """The same once that is known."""
+        """The same once the header is settled."""
         return replace(self, header=header, certain=True)
 
     @property
     def doubtful(self) -> GraphError:
-        """What is said where nobody can tell."""
+        """The message if it cannot be decided."""
         return GraphError(
             f"its first row, {self.delimiter.join(self.first)[:80]!r}, may be a header or an edge; say which: --header "
             "or --no-header (header=True or header=False)."
@@ -59,13 +59,13 @@ class TextTable:
 
 
 def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: TableOptions) -> TextTable | None:
-    """How a text is to be read, by its beginning; None if no row is there.
+    """How to read a text, judging by its beginning; None if it has no rows.
 
     Args:
         text: the beginning, with line feeds.
-        whole: whether it is all of it; if not, its last line may be half of one.
-        candidates: what may stand between cells, the likeliest first.
-        options: what somebody said of it.
+        whole: whether it is the whole text; if not, its last line may be incomplete.
+        candidates: possible delimiters, likeliest first.
+        options: the user's options.
 
     Raises:
         GraphError: it is in doubt.
@@ -96,10 +96,10 @@ def text_table(text: str, *, whole: bool, candidates: Sequence[str], options: Ta
 
 
 def cells_of_header(text: bytes, delimiter: str | None, candidates: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """What stands between the cells of a table with a header, and the names in this.
+    """The delimiter of a table with a header, and the names in this header.
 
     Raises:
-        GraphError: it has no rows, or it is in doubt what stands between cells.
+        GraphError: it has no rows, or the delimiter is in doubt.
     """
     every = text[:_HEAD].decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     whole = len(text) <= _HEAD or len(every) == 1
@@ -135,7 +135,7 @@ def is_integer(cell: str) -> bool:
 
 
 def is_number(cell: str, decimal: str = ".") -> bool:
-    """Whether a cell has a number, with this before its fraction."""
+    """Whether a cell is a number with this decimal mark."""
     try:
         float(as_number(cell, decimal))
     except ValueError:
@@ -149,7 +149,7 @@ def as_number(cell: str, decimal: str) -> str:
 
 
 def _delimiter(lines: Sequence[str], candidates: Sequence[str]) -> str:
-    """What divides every line into as many cells, two at least.
+    """The delimiter that divides every line into equally many cells, at least two.
 
     Raises:
         GraphError: more than one does.
@@ -166,7 +166,7 @@ def _delimiter(lines: Sequence[str], candidates: Sequence[str]) -> str:
             found[mark] = rows[0]
     if BLANKS in candidates and "\t" not in found and _have_decimal_commas(lines):
         found[BLANKS] = lines[0].split()
-    if len(found) > 1 and not (candidates[0] == "\t" and "\t" in found):  # whose ending says it
+    if len(found) > 1 and not (candidates[0] == "\t" and "\t" in found):  # whose extension says it
         (one, first), (other, second) = list(found.items())[:2]
         raise GraphError(
             f"its rows can be divided at {one!r}, into {brief(first)}, and at {other!r}, into {brief(second)}; say "
@@ -177,7 +177,7 @@ def _delimiter(lines: Sequence[str], candidates: Sequence[str]) -> str:
 
 
 def _have_decimal_commas(lines: Sequence[str]) -> bool:
-    """Whether the commas in lines of which blanks make equally many cells may all stand before fractions."""
+    """Whether all commas in lines that blanks divide into equally many cells may be decimal marks."""
     rows = [line.split() for line in lines]
     cells = [cell for row in rows for cell in row if "," in cell]
     return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and all(is_number(cell, ",") for cell in cells)

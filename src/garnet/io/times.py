@@ -1,4 +1,4 @@
-"""When the rows of a table were: those from some time on can be left out."""
+"""The times of a table's rows: those from some time on can be left out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _EXAMPLES = "a number, or a date such as 2024-05-31 or 2024-05-31T18:00"
 
 
 class Before:
-    """Tells the rows before some time from the others, and counts these.
+    """Separates the rows before some time from the others, and counts the others.
 
-    Times are numbers, or dates as ISO 8601 writes them; those without a time zone are in UTC.
+    Times are numbers, or ISO 8601 dates; those without a time zone are in UTC.
 
     Attributes:
-        said: the time, as somebody wrote it.
-        left_out: rows so far that were not before it.
+        said: the time, as the user wrote it.
+        left_out: number of rows so far that were not before it.
 
     Raises:
         ParameterError: it is neither.
@@ -46,7 +46,7 @@ class Before:
         """Which of some times are before it.
 
         Raises:
-            ValueError: one is no time of its kind; `wrong` says why.
+            ValueError: one is not a time of that kind; `wrong` says why.
         """
         if isinstance(times, np.ndarray) and times.dtype.kind == "M" and self._number is None:
             if np.isnat(times).any():
@@ -72,7 +72,7 @@ class Before:
         """Which rows of a column are before it.
 
         Raises:
-            GraphError: one is no time of its kind; its row is named.
+            GraphError: one is not a time of that kind; its row is named.
         """
         try:
             return self.mask(times)
@@ -85,7 +85,7 @@ class Before:
             raise
 
     def _moment(self, time: Any) -> float:
-        """Seconds of a date, or the number; raises ValueError for what is neither, or not both of a kind."""
+        """Seconds of a date, or the number; raises ValueError for what is neither, or of another kind."""
         if self._number is not None:
             if isinstance(time, bool | date | np.datetime64) or time is None or (number := float(time)) != number:
                 raise ValueError("it is no number")
@@ -100,6 +100,6 @@ class Before:
             moment = datetime(time.year, time.month, time.day)
         else:
             raise ValueError("it is no date")
-        if moment is None or moment != moment:  # what is missing: NaT of NumPy and of pandas
+        if moment is None or moment != moment:  # missing values: NaT of NumPy and of pandas
             raise ValueError("it is missing")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""XML that nobody vouches for: read as a stream of elements, without entities of its own, and nothing else fetched."""
+"""Untrusted XML: read as a stream of elements, without its own entities, and without fetching anything else."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DEEPEST = 100
 
 
 class Listener(Protocol):
-    """What is told of each element, by its name without the prefix of a namespace."""
+    """Receives each element, by its name without a namespace prefix."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """It begins."""
+        """An element begins."""
 
     def end(self, name: str, text: str) -> None:
-        """It ends; with the text in it, of which only that after its last element counts."""
+        """An element ends, with the text in it; only that after its last child counts."""
 
 
 def require_held(size: int) -> None:
@@ -39,10 +39,10 @@ def require_held(size: int) -> None:
 
 
 def read_xml(path: Path, listener: Listener) -> None:
-    """Tell a listener of all elements of a file, unpacked if its name ends in .gz.
+    """Pass all elements of a file to a listener, unpacked if its name ends in .gz.
 
     Raises:
-        GraphError: it is no XML, too large for this machine's memory, or declares entities.
+        GraphError: it is not XML, is too large for this machine's memory, or declares entities.
     """
     parser = expat.ParserCreate()
     parser.buffer_text = True

@@ -1,4 +1,4 @@
-"""How many neighbours two nodes have in common: evidence for an edge that no spectrum of low rank has."""
+"""How many neighbours two nodes have in common: evidence for an edge that no low-rank spectrum has."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from garnet.graph.edges import among
 from garnet.linalg.device_graph import Resident
 from garnet.linalg.triton_ops import launched_on, usable
 
-# Neighbours looked up at once, and rows that they are looked up in: few enough to stay in a processor's cache.
+# Neighbours looked up at once, and rows they are looked up in: few enough to stay in a processor's cache.
 _LOOKUPS, _ROWS = 1 << 18, 1 << 11
 _LOOKUPS_ON_GPU, _ROWS_ON_GPU = 1 << 27, 1 << 17
 _HUB, _MARKS = 1 << 10, 1 << 30  # entries of a row for which a GPU has a bit a column, and bytes of these at a time
-_BITS = 12  # of a column, which say where among the marks of its row it is
+_BITS = 12  # of a column, which give its position among the marks of its row
 
 
 class NeighborLists(NamedTuple):
@@ -26,12 +26,12 @@ class NeighborLists(NamedTuple):
 
 
 def shared_neighbors(graph: Resident, edges: Tensor, *, joined: bool = False) -> Tensor:
-    """Common neighbours of each pair, over the most it could have: those of the end with fewer, but for the other end.
+    """Common neighbours of each pair, over the most it could have: the smaller degree, not counting the other endpoint.
 
     Args:
-        graph: the graph; weights do not count.
-        edges: (2, m) pairs of nodes, as `pairs` leaves them, joined or not.
-        joined: whether they are known to be edges of the graph, all of them.
+        graph: the graph; weights are ignored.
+        edges: (2, m) pairs of nodes, as `pairs` returns them, joined or not.
+        joined: whether all of them are known to be edges of the graph.
 
     Returns:
         (m,) shares from 0 to 1.
@@ -44,27 +44,27 @@ def shared_neighbors(graph: Resident, edges: Tensor, *, joined: bool = False) ->
 
 
 def share_of_most(common: Tensor, most: Tensor) -> Tensor:
-    """Common neighbours over the most there could be, in float32; 0 where there could be none."""
+    """Common neighbours over the maximum possible, in float32; 0 where none are possible."""
     return common.float() / most.clamp_min(1).float()
 
 
 def count_common(left: NeighborLists, first: Tensor, right: NeighborLists, second: Tensor) -> Tensor:
     """How many columns a row of one matrix shares with a row of another, for each of some pairs of rows.
 
-    The entries of the shorter row are looked up in the longer one, so a hub costs no more than its neighbours do: the
-    time is that of the sum of the smaller degrees.
+    The entries of the shorter row are looked up in the longer one, so a hub costs no more than its neighbours: the time
+    grows with the sum of the smaller degrees.
 
     Args:
-        left: where the entries of the one are.
+        left: the entries of the first matrix.
         first: (m,) its rows, in ascending order.
-        right: where the entries of the other are, of the same columns.
+        right: the entries of the second matrix, with the same columns.
         second: (m,) its rows.
 
     Returns:
         (m,) int64.
     """
     few = left.starts.diff()[first] <= right.starts.diff()[second]
-    # Pairs in the order of the rows that are looked up in, which then stay in the cache.
+    # Pairs in the order of the rows they are looked up in, which then stay in the cache.
     these = few.nonzero()[:, 0]
     these = these[second[these].argsort(stable=True)]
     others = (~few).nonzero()[:, 0]
@@ -76,7 +76,7 @@ def count_common(left: NeighborLists, first: Tensor, right: NeighborLists, secon
 
 
 def _counted(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tensor) -> Tensor:
-    """As `_looked_up`, by kernels: a bit for every column of a hub, and a search by halves in any other row."""
+    """As `_looked_up`, by kernels: a bit for every column of a hub, and a binary search in any other row."""
     from garnet.linalg.triton_kernels import count_found, count_marked
 
     counts = many.starts.diff()
@@ -118,15 +118,14 @@ def _marks(many: NeighborLists, rows: Tensor, words: int) -> Tensor:
     shift = many.starts[:-1][rows] - (ends - counts)
     columns = many.columns[torch.arange(len(row), device=rows.device) + shift[row]].long()
     marks = torch.zeros(len(rows) * words, dtype=torch.int32, device=rows.device)
-    # Each bit is set once, so that a sum is as good as a disjunction.
+    # Each bit is set once, so a sum is as good as a bitwise or.
     return marks.index_add_(0, row * words + (columns >> 5), (1 << (columns & 31)).int())
 
 
 def _looked_up(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Tensor) -> Tensor:
     """How many entries of each of some rows are also in another row, for pairs sorted by the other.
 
-    Most are in no place that any entry of the other row has marked, by its last bits; only those that are need a
-    search.
+    Most have last bits that no entry of the other row has marked; only the rest need a search.
     """
     on_gpu = rows.is_cuda
     lookups, height = (_LOOKUPS_ON_GPU, _ROWS_ON_GPU) if on_gpu else (_LOOKUPS, _ROWS)
@@ -159,17 +158,17 @@ def _looked_up(few: NeighborLists, rows: Tensor, many: NeighborLists, others: Te
 
 
 def _mark(line: Tensor, columns: Tensor) -> Tensor:
-    """The place of an entry among the marks."""
+    """The position of an entry among the marks."""
     return (line << _BITS) | (columns & ((1 << _BITS) - 1))
 
 
 def _key(line: Tensor, columns: Tensor) -> Tensor:
-    """Entries as numbers in the order of rows, and of columns within each."""
+    """Entries as numbers, ordered by row and then by column."""
     return (line << 32) | columns
 
 
 def _among(keys: Tensor, sought: Tensor) -> Tensor:
-    """Which of some numbers are among others, which are sorted."""
+    """Which of some numbers are among sorted others."""
     if not len(keys):
         return torch.zeros_like(sought, dtype=torch.bool)
     return keys[torch.searchsorted(keys, sought).clamp_max(len(keys) - 1)] == sought

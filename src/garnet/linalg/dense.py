@@ -1,8 +1,8 @@
 """Products of dense matrices and eigenpairs of small ones, to the same bits whatever the number of threads.
 
-MKL divides a product among its threads, and how it divides it decides how it rounds; on some processors that reaches
-every entry. So a product is cut here into pieces that depend on its shape alone. Each is made by one thread of MKL, and
-as many are made at a time as torch has threads.
+MKL divides a product among its threads, and the division affects rounding, on some processors in every entry. So a
+product is cut here into pieces that depend on its shape alone. One thread of MKL computes each piece, and as many are
+computed at a time as torch has threads.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from garnet.linalg.threads import crew, has_mkl, one_thread, share
 T = TypeVar("T")
 
 _PIECE = 1 << 26
-"""Multiplications of a piece: a millisecond's work."""
+"""Multiplications per piece: a millisecond's work."""
 
 _NARROW = 32
 """Columns of a product up to which its transpose is faster."""
 
 _FEWEST = 64
-"""Rows of a piece at least: a product with few is slow."""
+"""Least rows of a piece: a product with few is slow."""
 
 
 def product(
     left: Tensor, right: Tensor, *, onto: Tensor | None = None, factor: float = 1.0, rows: int | None = None
 ) -> Tensor:
-    """A B times a factor, where A has many rows; added to what `onto` holds, if it is given.
+    """A B times a factor, where A has many rows; added to `onto`, if given.
 
     Args:
         left: A.
         right: B.
-        onto: what it is added to, and where the sum is then.
-        factor: what A B is multiplied with.
-        rows: of a piece; None is as many as make a good one.
+        onto: what it is added to in place.
+        factor: what A B is multiplied by.
+        rows: rows of a piece; None chooses a good size.
     """
     image = left.new_empty(len(left), right.shape[1]) if onto is None else onto
     beta = 0.0 if onto is None else 1.0
@@ -60,7 +60,7 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
 
 
 def fixed_inner(left: Tensor, right: Tensor, rows: int) -> Tensor:
-    """A^T B by pieces of so many rows, which adds up to the same in any order: see `fixed`."""
+    """A^T B by pieces of this many rows, which sum to the same in any order; see `fixed`."""
     return fixed(_each(lambda some: left[some].T @ right[some], left, rows) or [left.T @ right])
 
 
@@ -77,7 +77,7 @@ class _Stacked(torch.autograd.Function):
         ctx.save_for_backward(left, right)
         if _is_one_piece(left, right):
             with one_thread():
-                # For a few columns a CPU's library takes half the time this way round.
+                # For a few columns a CPU's library is twice as fast this way round.
                 return torch.bmm(right.mT, left.mT).mT if right.shape[2] <= _NARROW else torch.bmm(left, right)
         return torch.stack([product(one, other) for one, other in zip(left, right, strict=True)])
 
@@ -106,13 +106,13 @@ class _Inners(torch.autograd.Function):
         return _stacked(right, gradient.mT) if to_left else None, _stacked(left, gradient) if to_right else None
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _stacked: Callable[[Tensor, Tensor], Tensor] = _Stacked.apply
 _inners: Callable[[Tensor, Tensor], Tensor] = _Inners.apply
 
 
 def _is_one_piece(left: Tensor, right: Tensor) -> bool:
-    """Whether so little is to be multiplied that one thread does it all."""
+    """Whether there is so little to multiply that one thread does it all."""
     return left.numel() * right.shape[2] <= _PIECE
 
 
@@ -131,12 +131,12 @@ def eigvalsh(matrix: Tensor) -> Tensor:
 
 
 def _rows(width: int) -> int | None:
-    """Rows of a piece, each of which costs so many multiplications; None where nothing is gained by pieces."""
+    """Rows of a piece, given the multiplications per row; None if pieces gain nothing."""
     return max(_FEWEST, _PIECE // max(1, width)) if has_mkl() else None
 
 
 def _each(work: Callable[[slice], T], left: Tensor, rows: int | None) -> list[T]:
-    """What `work` makes of the rows of each piece, in order."""
+    """The results of `work` on the rows of each piece, in order."""
     share()
     if left.is_cuda or rows is None:
         return [work(slice(0, len(left)))]

@@ -1,4 +1,4 @@
-"""The adjacency of a graph on the device where it is worked on."""
+"""The adjacency of a graph on the device where it is processed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Resident:
         starts, columns, weights = (
             torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
         )
-        # Half as many bytes for every product.
+        # Halves the bytes of every product.
         narrow = device != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
         return cls(starts.int(), columns.int(), weights) if narrow else cls(starts, columns, weights)
 
     def joining(self, new: Tensor, weight: float) -> Resident:
-        """The same with more undirected edges, (2, p), none of which it has, all of one weight."""
+        """The same with additional new undirected edges, (2, p), all of one weight."""
         n, device = self.num_nodes, self.starts.device
         keys = torch.cat([numbers(new[0], new[1], n), numbers(new[1], new[0], n)]).sort().values.to(device)
         place = torch.searchsorted(numbers(self.rows, self.columns, n), keys) + torch.arange(len(keys), device=device)
@@ -56,7 +56,7 @@ class Resident:
         return Resident(starts, columns, weights)
 
     def looped(self) -> Resident:
-        """A + I, where A has no loops; each leads its row."""
+        """A + I, where A has no loops; each loop leads its row."""
         nodes = torch.arange(self.num_nodes, device=self.starts.device)
         starts = self.starts.long() + torch.arange(len(self.starts), device=nodes.device)
         old = torch.ones(len(self.columns) + len(nodes), dtype=torch.bool, device=nodes.device)
@@ -78,7 +78,7 @@ class Resident:
 
     @property
     def rows(self) -> Tensor:
-        """The row of each entry, (nnz,). A GPU makes them anew each time: it has more time than memory."""
+        """The row of each entry, (nnz,). A GPU recomputes them each time: it has more time than memory."""
         return self._made_rows() if self.starts.is_cuda else self._kept_rows
 
     @property
@@ -114,15 +114,15 @@ class Resident:
         return row_sums(self.matrix())
 
     def components(self) -> Tensor:
-        """A number for each node, (n,), the same for those that are joined by a path."""
+        """A number for each node, (n,), equal for nodes joined by a path."""
         if self.starts.device.type == "cpu":
             return torch.from_numpy(connected_components(self.matrix().to_scipy(), directed=False)[1]).long()
         return self.least_of_component()
 
     def least_of_component(self) -> Tensor:
-        """The smallest number of a node among those that are joined to each by a path, (n,).
+        """For each node the smallest number of a node joined to it by a path, (n,).
 
-        Every node takes the smallest number among its neighbours', then that of the node it was taken from.
+        Every node takes the smallest number among its neighbours, then that of the node with this number.
         """
         label = torch.arange(self.num_nodes, device=self.starts.device)
         while True:
@@ -155,7 +155,7 @@ class Resident:
 
 
 def restricted(matrix: SparseRows, nodes: Tensor) -> SparseRows:
-    """Rows and columns of some nodes, sorted, that no entry joins to any other."""
+    """Rows and columns of some sorted nodes that no entry joins to any others."""
     counts = matrix.starts.long().diff()
     chosen = torch.zeros(matrix.width, dtype=torch.bool, device=nodes.device)
     chosen[nodes] = True
@@ -169,7 +169,7 @@ def restricted(matrix: SparseRows, nodes: Tensor) -> SparseRows:
 def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
     """The adjacency of undirected edges (2, m), each once with the smaller node first, and weights (m,).
 
-    A graph made of it needs no further proof: it is symmetric by construction.
+    A graph made from it needs no further check: it is symmetric by construction.
     """
     if edges.device.type == "cpu":
         first, second = (edges.int() if n < 2**31 else edges).numpy()
@@ -181,11 +181,11 @@ def joined(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
 
 
 def joined_by_sorting(edges: Tensor, weights: Tensor, n: int) -> sp.csr_array:
-    """The same by sorting both directions of each edge, some rows at a time, which a GPU does in no time."""
+    """The same by sorting both directions of each edge, some rows at a time, which is fast on a GPU."""
     counts = torch.bincount(edges.flatten(), minlength=n)
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     narrow = torch.int32 if 2 * len(weights) < 2**31 else torch.int64
-    # Memory that all threads have touched takes a copy from a GPU many times faster.
+    # Copying from a GPU is many times faster into memory that all threads have touched.
     columns = torch.empty(2 * len(weights), dtype=narrow).zero_()
     values = torch.empty(2 * len(weights)).zero_()
     for nodes, entries in row_pieces(starts):

@@ -13,19 +13,20 @@ from garnet.linalg.sparse import SparseRows, WeightedMatrix
 
 # Edges that weigh less are not walked; their derivatives are those at a weight of zero.
 _LEAST_WEIGHT = 0.01
-# Errors of what is solved for, values and derivatives: single precision, and double.
+# Errors of the solutions, values and derivatives: single precision, and double.
 _TOLERANCES = {torch.float32: (1e-6, 1e-4), torch.float64: (1e-13, 1e-13)}
 
 
 def weighted_pagerank(edges: Tensor, weights: Tensor, n: int, *, alpha: float, k: int) -> tuple[Tensor, Tensor]:
-    r"""The k largest entries of each row of :math:`\Pi = \alpha (I - (1 - \alpha) S)^{-1}`, as `top_pagerank` has them.
+    r"""The k largest entries of each row of :math:`\Pi = \alpha (I - (1 - \alpha) S)^{-1}`, as in `top_pagerank`.
 
-    Which entries are the largest is taken as it is at these weights; gradients flow through their values, exactly, by
+    The choice of the largest entries is held fixed at these weights; gradients flow through their values, exactly, by
     :math:`d \Pi = \frac{1 - \alpha}{\alpha} \Pi \, dS \, \Pi`. That derivative reaches all pairs, edges or not, and is
-    computed some columns at a time, so that nothing has n x n numbers; the work grows with the square of n.
+    computed some columns at a time, so nothing has n x n numbers; the work grows with the square of n.
 
-    Of very many pairs most have weights near zero, and a walk over all of them would take seconds. Edges below 0.01
-    are therefore as good as absent: their derivatives are there, at a weight of zero, but not their little weight.
+    If there are very many pairs, most have weights near zero, and a walk over all of them would take seconds. Edges
+    below 0.01 are therefore treated as absent: they have derivatives, at weight zero, but their small weight is
+    ignored.
 
     Args:
         edges: (2, m) undirected, no loops.
@@ -37,7 +38,7 @@ def weighted_pagerank(edges: Tensor, weights: Tensor, n: int, *, alpha: float, k
     Returns:
         (n, k) columns and (n, k) values; zero where a component has fewer nodes than k.
     """
-    # Their value goes, their derivative stays.
+    # Their value is dropped, their derivative stays.
     weights = weights - torch.where(weights < _LEAST_WEIGHT, weights, 0.0).detach()
     matrix = WeightedMatrix.normalized(edges, weights, n)
     columns, values = _largest(matrix, matrix.values, alpha, min(k, n))
@@ -45,7 +46,7 @@ def weighted_pagerank(edges: Tensor, weights: Tensor, n: int, *, alpha: float, k
 
 
 class _Walk(NamedTuple):
-    """Products with (1 - alpha) S, of the entries that are not zero."""
+    """Products with (1 - alpha) S, over its non-zero entries."""
 
     rows: SparseRows
     alpha: float
@@ -91,7 +92,7 @@ class _Largest(torch.autograd.Function):
         return None, torch.cat(parts) * ((1 - alpha) / alpha), None, None
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _largest: Callable[[WeightedMatrix, Tensor, float, int], tuple[Tensor, Tensor]] = _Largest.apply
 
 

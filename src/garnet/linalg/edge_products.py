@@ -1,4 +1,4 @@
-"""What two rows have to do with each other, for every edge between them."""
+"""Distances and inner products of two rows, for every edge between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def inner_products(left: Tensor, right: Tensor, edges: Edges | Tensor) -> Tensor
 
 
 def _some_at_a_time(edges: Edges | Tensor, points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of index tensors, few enough at a time that the gathered rows stay small."""
+    """Pairs of index tensors, few enough at a time to keep the gathered rows small."""
     ends = torch.as_tensor(edges, device=points.device)
     gathered = _GATHERED if points.device.type == "cpu" else _GATHERED_ON_GPU
     width = max(1, gathered // max(points.shape[1], 1))

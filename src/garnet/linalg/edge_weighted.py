@@ -1,4 +1,4 @@
-"""Sparse matrices whose entries a model computes, anew for every seed and every layer."""
+"""Sparse matrices whose entries a model computes afresh for every seed and layer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from garnet.linalg.sparse import SparseRows, pair_products, side_by_side
 
 
 class Pattern:
-    """The places of a symmetric matrix that may hold entries; the entries come with each product.
+    """The sparsity pattern of a symmetric matrix; the entries come with each product.
 
-    Both directions of an edge have a place, so that a model may weigh them differently.
+    Both directions of an edge have a place, so a model may weight them differently.
 
     Args:
         matrix: its nonzero entries are the places; it must have a place (j, i) for every (i, j).
-        device: where products are made.
+        device: where products are computed.
 
     Attributes:
-        size: rows, and columns.
+        size: number of rows, and of columns.
         rows: (m,) row of each place, in order.
         columns: (m,) column of each.
         reverse: (m,) number of the place (j, i) for each place (i, j).
@@ -41,7 +41,7 @@ class Pattern:
 
     @classmethod
     def joining(cls, edges: Tensor, n: int) -> tuple[Self, Tensor]:
-        """The places of distinct undirected edges (2, e) between n nodes, and (m,) which of them stands at each."""
+        """The places of distinct undirected edges (2, e) between n nodes, and (m,) which edge is at each."""
         count = edges.shape[1]
         rows, columns = torch.cat([edges[0], edges[1]]), torch.cat([edges[1], edges[0]])
         order = (rows * n + columns).argsort()
@@ -50,13 +50,13 @@ class Pattern:
         pattern = object.__new__(cls)
         pattern.size = n
         pattern.rows, pattern.columns = rows.index_select(0, order), columns.index_select(0, order)
-        # Both directions of an edge stood half of the list apart.
+        # Both directions of an edge were half the list apart.
         pattern.reverse = place.roll(-count).index_select(0, order)
         pattern._starts = torch.searchsorted(pattern.rows, torch.arange(n + 1, device=order.device))
         return pattern, order % max(count, 1)
 
     def product(self, values: Tensor, blocks: Tensor) -> Tensor:
-        """The matrices with these entries times the blocks, one of each for every seed.
+        """The matrices with these entries times the blocks, one per seed.
 
         Args:
             values: (S, m) entries.
@@ -76,7 +76,7 @@ class Pattern:
         return values.new_zeros(len(values), self.size).index_add(1, self.rows, values)
 
     def undirected(self) -> tuple[Tensor, Tensor]:
-        """(2, e) the ends of each undirected edge, the smaller first, and (m,) which of these stands at each place."""
+        """(2, e) the endpoints of each undirected edge, the smaller first, and (m,) which edge is at each place."""
         upper = self.rows < self.columns
         number = upper.cumsum(0) - 1
         return torch.stack([self.rows[upper], self.columns[upper]]), torch.where(upper, number, number[self.reverse])
@@ -122,6 +122,6 @@ class _Inner(torch.autograd.Function):
         return None, to_left, to_right
 
 
-# Torch leaves `apply` without types; these names have some.
+# Torch does not type `apply`; these names are typed.
 _product: Callable[[Pattern, Tensor, Tensor], Tensor] = _Product.apply
 _inner: Callable[[Pattern, Tensor, Tensor], Tensor] = _Inner.apply

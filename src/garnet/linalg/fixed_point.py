@@ -1,8 +1,8 @@
-"""Sums that are the same to the last bit in whatever order, and however grouped, their terms are added.
+"""Sums that are the same to the last bit, in whatever order and grouping their terms are added.
 
-A number becomes two, a multiple of 2^-20 and a multiple of 2^-62, each exact in float64. As long as sums stay below
-2^31, nothing is lost when such multiples are added; what lies below the finer is rounded once for each term, whoever
-adds it. Beyond, sums are what they always are, rounded as they come.
+A number is split into a multiple of 2^-20 and a multiple of 2^-62, each exact in float64. As long as sums stay below
+2^31, adding such multiples is exact; what is below the finer is rounded once per term, whoever adds it. Beyond that,
+sums are rounded as usual.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Added to a number and taken from it again, they leave its multiples of 2^-20 and of 2^-62.
+# Added to a number and subtracted again, they leave its multiples of 2^-20 and of 2^-62.
 _COARSE, _FINE = 1.5 * 2.0**32, 1.5 * 2.0**-10
 _AT_ONCE = 1 << 20
 
 
 def fixed(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of some terms of one shape, as two numbers in float64 for each of theirs: (2, ...).
+    """The sum of some terms of one shape, as two float64 numbers for each of theirs: (2, ...).
 
     Example:
         >>> import torch
@@ -43,7 +43,7 @@ def fixed(terms: Sequence[Tensor]) -> Tensor:
 
 
 def number(fixed: Tensor) -> Tensor:
-    """What such a sum stands for, in float64."""
+    """The value of such a sum, in float64."""
     coarse, fine = fixed
     total: Tensor = coarse + fine
     return total

@@ -1,4 +1,4 @@
-"""What a model needs of a matrix: a shape, and products with blocks of columns."""
+"""What a model needs from a matrix: a shape, and products with blocks of columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 class LinearMap(Protocol):
     """A matrix as models see it, whether it is stored, sparse, or never formed.
 
-    A dense `Tensor` is one, `SparseMatrix` and `WeightedMatrix` are, and so is anything that multiplies: a matrix that
-    an attack listens to, or one that is learnt beside the model. Gradients flow to the block it is multiplied with.
+    A dense `Tensor` is one, and so are `SparseMatrix`, `WeightedMatrix` and anything else that multiplies: a matrix
+    that an attack observes, or one that is learnt along with the model. Gradients flow to the block it is multiplied
+    with.
     """
 
     @property

@@ -15,7 +15,7 @@ _LEAST_DEGREE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    r""":math:`V C V^T + c I`, with n r + r r numbers in place of n n; gradients flow to V and C.
+    r""":math:`V C V^T + c I`, with n r + r r numbers instead of n n; gradients flow to V and C.
 
     Attributes:
         vectors: V, (n, r).
@@ -29,10 +29,10 @@ class LowRank:
 
     @classmethod
     def within(cls, adjacency: LinearMap, vectors: Tensor) -> LowRank:
-        r""":math:`U (U^T A U) U^T`: what of a symmetric matrix A lies in the space of orthonormal U, (n, r).
+        r""":math:`U (U^T A U) U^T`: the part of a symmetric matrix A in the space of orthonormal U, (n, r).
 
-        With leading eigenvectors of A it is A truncated to rank r. Gradients flow to A while U stays: of the derivative
-        of the truncated matrix, this is the part in which the space does not turn. See
+        With leading eigenvectors of A it is A truncated to rank r. Gradients flow to A while U is fixed: this is the
+        part of the truncated matrix's derivative in which the space does not turn. See
         `garnet.spectral.perturbation.truncated` for the rest.
         """
         return cls(vectors, vectors.T @ (adjacency @ vectors))
@@ -53,7 +53,7 @@ class LowRank:
         It is `garnet.backbones.matrices.dense_matrix` without the dense matrix: what a GCN averages with.
 
         Args:
-            loops: c, in place of the one there was.
+            loops: the new c.
         """
         looped = replace(self, loops=loops)
         degrees = (looped @ self.vectors.new_ones(len(self.vectors), 1))[:, 0]

@@ -1,4 +1,4 @@
-"""The proximal step of the nuclear norm, for symmetric matrices and with no more eigenvectors than it needs."""
+"""The proximal step of the nuclear norm, for symmetric matrices, with no more eigenvectors than it needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 # A block as wide as this share of the matrix costs about as much as all eigenvectors.
 _WIDEST = 0.3
-# The error allowed, as a share of what the step changes.
+# The allowed error, as a share of what the step changes.
 _TOLERANCE = 0.03
 _SPARE, _ROUNDS, _DEGREE, _GROWTH = 24, 12, 8, 1e5
 
@@ -25,18 +25,18 @@ def shrink_(
     the vectors kept, :math:`\Theta` their values and :math:`R = M V - V \Theta`, and no other value lies outside, the
     error is at most :math:`\sqrt 2 \|R\|_F`, because the step never moves two matrices apart. The iteration ends when
     this is small beside what the step changes, :math:`\tau` for each value kept, and no further value has appeared;
-    one that is just outside may be missed, and would leave as little behind. Where too many vectors are wanted, all
-    are computed at once.
+    one just outside may be missed, and would leave little behind. If too many vectors are wanted, all are computed at
+    once.
 
     Args:
         matrix: (n, n), changed in place.
         threshold: :math:`\tau`.
-        start: (n, k) vectors kept the last time, or None.
-        rank: eigenvalues kept at most, the largest in magnitude; None keeps all that the threshold leaves.
-        generator: of the vectors that are added to `start`, on the device of the matrix.
+        start: (n, k) vectors kept last time, or None.
+        rank: most eigenvalues to keep, the largest in magnitude; None keeps all that the threshold leaves.
+        generator: draws the vectors added to `start`, on the device of the matrix.
 
     Returns:
-        (n, k) eigenvectors that were kept.
+        (n, k) eigenvectors kept.
     """
     found = None
     if rank is not None and start is None:
@@ -73,13 +73,13 @@ def _outside(
             error, largest = torch.stack([2**0.5 * residual, values.abs().max()]).tolist()
             if len(kept) == width:
                 break
-            # What the start did not know of appears only as the vectors drawn at random are filtered.
+            # What is missing from the start appears only as the random vectors are filtered.
             if len(kept) == before and error <= _TOLERANCE * threshold * max(before, 1) ** 0.5:
                 return values[kept], vectors[:, kept]
             before = len(kept)
             block = _filtered(matrix, vectors, image, threshold, largest)
         if len(kept) < width:
-            # Too many values lie close to the threshold; under a bound on the rank what was found will do.
+            # Too many values lie close to the threshold; with a bound on the rank, what was found is enough.
             return None if rank is None else (values[kept], vectors[:, kept])
         start, known = vectors, width
         width += max(_SPARE, width // 2)
@@ -87,7 +87,7 @@ def _outside(
 
 
 def _filtered(matrix: Tensor, vectors: Tensor, image: Tensor, threshold: float, largest: float) -> Tensor:
-    """Chebyshev's polynomial of the matrix times the vectors: at most one within the threshold, large outside."""
+    """A Chebyshev polynomial of the matrix times the vectors: at most one within the threshold, large outside."""
     ratio = max(largest / threshold, 1.01)
     # Beyond this growth the largest values would drown the others in rounding errors.
     degree = max(1, min(_DEGREE, int(math.log(_GROWTH) / math.acosh(ratio))))
@@ -98,7 +98,7 @@ def _filtered(matrix: Tensor, vectors: Tensor, image: Tensor, threshold: float, 
 
 
 def _largest(values: Tensor, threshold: float, rank: int | None) -> Tensor:
-    """Where the values outside of the threshold stand, or the largest of them."""
+    """The positions of the values outside the threshold, or of the largest of them."""
     outside = (values.abs() > threshold).nonzero()[:, 0]
     if rank is None or len(outside) <= rank:
         return outside

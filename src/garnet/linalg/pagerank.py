@@ -1,4 +1,4 @@
-"""The largest entries of each row of personalised PageRank, without the n x n numbers of which they are a few."""
+"""The largest entries of each row of personalised PageRank, without forming all n x n numbers."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from torch import Tensor
 
 from garnet.linalg.sparse import SparseMatrix
 
-# Entries of the exact rows are right to this.
+# Entries of the exact rows are accurate to this.
 _TOLERANCE = 1e-6
 # On 256 rows of ogbn-arxiv, alpha 0.1, the 64 entries kept with this error have 99.9 % of the sum of the largest 64.
 _ERROR = 3e-4
 # Multiplications beyond which rows are approximated: under a minute of one core.
 _MOST_PRODUCTS, _MOST_ON_GPU = 4e11, 4e13
-# Numbers of a block of columns: what a CPU's cache holds; a GPU wants more.
+# Numbers in a block of columns: what a CPU's cache holds; a GPU needs more.
 _BLOCK, _BLOCK_ON_GPU = 1 << 20, 1 << 28
-# Numbers of a block of approximated rows.
+# Numbers in a block of approximated rows.
 _BLOCK_OF_PUSHES = 1 << 24
 
 
 def top_pagerank(
     adjacency: sp.csr_array, *, alpha: float, k: int, error: float | None = None, device: str = "cpu"
 ) -> sp.csr_array:
-    r"""The k largest entries of each row of :math:`\alpha (I - (1 - \alpha) S)^{-1}`, as they are there.
+    r"""The k largest entries of each row of :math:`\alpha (I - (1 - \alpha) S)^{-1}`, unscaled.
 
     :math:`S = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}` is the matrix of a GCN, with a loop of weight one at every node.
 
     Args:
         adjacency: symmetric and not negative, without loops.
         alpha: probability of return, above 0 and at most 1.
-        k: entries kept at most; a row has fewer in a component of fewer nodes.
-        error: None is exact to 1e-6 where that is cheap, by Chebyshev's iteration over blocks of columns, and an error
-            of 3e-4 elsewhere. A number approximates by pushes, with at most that error times the root of the degree of
-            the entry's column: cheap on the largest graphs, since the work for a row does not grow with the graph.
+        k: most entries to keep; a row has fewer in a component with fewer nodes.
+        error: None is exact to 1e-6 where that is cheap, by Chebyshev iteration over blocks of columns, and an error of
+            3e-4 elsewhere. A number approximates by pushes, with at most that error times the root of the degree of the
+            entry's column: cheap on the largest graphs, since the work for a row does not grow with the graph.
         device: where exact rows are computed; approximate ones are always computed on the CPU.
     """
     n = adjacency.shape[0]
@@ -57,17 +57,17 @@ def top_pagerank(
 
 
 def _steps(alpha: float, tolerance: float = _TOLERANCE) -> int:
-    """Steps of Chebyshev's iteration to a tolerance, from its rate for a spectrum within 1 +- (1 - alpha)."""
+    """Steps of Chebyshev iteration to a tolerance, from its rate for a spectrum within 1 +- (1 - alpha)."""
     radius = 1 - alpha
     rate = radius / (1 + math.sqrt(1 - radius**2))
     return 1 + math.ceil(math.log(2 / tolerance) / -math.log(rate)) if rate else 1
 
 
 def spread(product: Callable[[Tensor], Tensor], block: Tensor, alpha: float, tolerance: float = _TOLERANCE) -> Tensor:
-    r""":math:`\alpha (I - (1 - \alpha) S)^{-1} B` by Chebyshev's iteration, for a symmetric S of norm one.
+    r""":math:`\alpha (I - (1 - \alpha) S)^{-1} B` by Chebyshev iteration, for a symmetric S of norm one.
 
     Args:
-        product: what :math:`(1 - \alpha) S` makes of a block.
+        product: multiplies :math:`(1 - \alpha) S` with a block.
         block: B, (n, c).
         alpha: probability of return.
         tolerance: error, relative to B.
@@ -83,7 +83,7 @@ def spread(product: Callable[[Tensor], Tensor], block: Tensor, alpha: float, tol
 
 
 def columns_together(n: int, device: str) -> int:
-    """How many columns of n numbers are solved for at a time."""
+    """How many columns of n numbers to solve for at a time."""
     return max(1, (_BLOCK if device == "cpu" else _BLOCK_ON_GPU) // max(n, 1))
 
 
@@ -115,7 +115,7 @@ class _Pushes:
     remains in the end counts as if it were spread no further: with R below :math:`\epsilon \sqrt{d_j}`, and since
     :math:`S \sqrt d = \sqrt d`, every entry is too small by at most :math:`\epsilon \sqrt{d_j}`.
 
-    R and P are dense for the few rows at hand, but nothing walks through them: the work is that of the pushes.
+    R and P are dense for the few rows at hand, but never scanned: only the pushes cost work.
     """
 
     def __init__(self, matrix: sp.csr_array, least: NDArray[np.float32], alpha: float) -> None:

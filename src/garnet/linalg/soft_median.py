@@ -13,20 +13,20 @@ from torch import Tensor
 
 from garnet.linalg.sparse import SparseRows
 
-# So many numbers are gathered at a time: what a CPU's cache holds; a GPU wants more.
+# Numbers gathered at a time: what a CPU's cache holds; a GPU needs more.
 _GATHERED, _GATHERED_ON_GPU = 1 << 18, 1 << 26
 
 
 class Neighborhoods:
-    """The rows of a matrix with few entries in each, whose products are to be robust.
+    """The rows of a matrix with few entries in each, for robust products.
 
     Args:
         matrix: square, its entries not negative.
         device: where means are computed.
 
     Attributes:
-        columns: (n, k) column of each entry; rows with fewer than k are filled up.
-        weights: (n, k) entries; zero where they are filled up.
+        columns: (n, k) column of each entry; rows with fewer than k are padded.
+        weights: (n, k) entries; zero where padded.
     """
 
     def __init__(self, matrix: sp.csr_array, device: str = "cpu") -> None:
@@ -44,7 +44,7 @@ class Neighborhoods:
 
     @classmethod
     def weighing(cls, columns: Tensor, weights: Tensor) -> Self:
-        """Rows with entries (n, k) at columns (n, k); those of zero are none. Gradients flow to the entries."""
+        """Rows with entries (n, k) at columns (n, k); zeros are not entries. Gradients flow to the entries."""
         near = object.__new__(cls)
         near._weigh(columns, weights)
         n, k = columns.shape
@@ -69,16 +69,16 @@ class Neighborhoods:
 
         Args:
             hidden: (S, n, d) rows, of each seed.
-            temperature: T; the lower, the less a row counts that is far from the median.
+            temperature: T; the lower, the less rows far from the median count.
 
         Returns:
-            (S, n, d); gradients flow through all of it, through the entries that are medians, and to the weights. Which
-            entries those are is taken as it is.
+            (S, n, d); gradients flow through all of it, through the entries that are medians, and to the weights. The
+            choice of these entries is held fixed.
         """
         return torch.stack([_soft_median(self, self.weights, one, temperature) for one in hidden])
 
     def blocks(self, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Some rows of the matrix at a time, and (rows, k, d) what they point to."""
+        """Some rows of the matrix at a time, and (rows, k, d) the rows they point to."""
         n, k = self.columns.shape
         most = _GATHERED if hidden.device.type == "cpu" else _GATHERED_ON_GPU
         step = max(1, most // max(k * hidden.shape[1], 1))
@@ -88,13 +88,13 @@ class Neighborhoods:
             yield part, hidden.index_select(0, columns.flatten()).view(*columns.shape, -1)
 
     def turned(self, values: Tensor, block: Tensor) -> Tensor:
-        """The transposed of the matrix that has these (n, k) entries, times (n, d)."""
+        """The transpose of the matrix with these (n, k) entries, times (n, d)."""
         entries = values.flatten().index_select(0, self._places)
         return SparseRows(self._turned.starts, self._turned.columns, entries, self._turned.width).product(block)
 
 
 def median_places(values: Tensor, weights: Tensor) -> Tensor:
-    """Which of k numbers is the weighted median: the smallest with half of the weight at it or below.
+    """Which of k numbers is the weighted median: the smallest with half the weight at or below it.
 
     Args:
         values: (rows, k, d).
@@ -108,14 +108,14 @@ def median_places(values: Tensor, weights: Tensor) -> Tensor:
     # is ten times as fast as sorting places by numbers.
     bits = max(k - 1, 1).bit_length()
     keys = torch.empty(rows, d, k, dtype=torch.float64, device=values.device).copy_(values.transpose(1, 2))
-    if values.dtype == torch.float64:  # which is cut to what leaves room
+    if values.dtype == torch.float64:  # which is shortened to leave room
         keys.view(torch.int64).bitwise_and_(-1 << bits)
     keys.view(torch.int64).bitwise_or_(torch.arange(k, device=values.device))
     if values.device.type == "cpu":
         keys.numpy().sort(axis=2)
     else:
         keys = keys.sort(dim=2).values
-    # What is not a number has lost its place in the sort.
+    # NaN has lost its place in the sort.
     places = keys.view(torch.int64).bitwise_and_((1 << bits) - 1).clamp_(max=k - 1)
     below = weights[:, None].expand(rows, d, k).gather(2, places).cumsum(dim=2)
     first = (below < below[:, :, -1:] / 2).sum(dim=2, keepdim=True)
@@ -166,5 +166,5 @@ class _SoftMedian(torch.autograd.Function):
         return None, to_weights, result.scatter_add_(0, picked, to_medians), None
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _soft_median: Callable[[Neighborhoods, Tensor, Tensor, float], Tensor] = _SoftMedian.apply

@@ -1,4 +1,4 @@
-"""Sparse matrices that stay as they are, and the products through which a model learns."""
+"""Constant sparse matrices, and the products through which a model learns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from garnet.linalg.threads import share
 from garnet.linalg.triton_ops import Multiplier, usable
 
 _ENTRIES = 1 << 27
-"""Entries of a matrix for which numbers in double precision are made at a time."""
+"""Entries of a matrix converted to double precision at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class SparseRows:
         """The matrix times a block of columns.
 
         On a CPU it is `embedding_bag`, a sum of weighted rows of a table: the arithmetic of torch's CSR product, two to
-        five times faster. On a GPU a kernel of ours, where it is to be had.
+        five times faster. On a GPU it is our own kernel, where available.
         """
         if block.device.type == "cpu":
             share()
@@ -54,7 +54,7 @@ class SparseRows:
 
     @cached_property
     def multiplier(self) -> Multiplier | None:
-        """The kernel for products with it; None on a CPU, or where there is none."""
+        """The kernel for products with it; None on a CPU, or if there is none."""
         return Multiplier(self.starts, self.columns, self.values) if usable(self.values) else None
 
     @cached_property
@@ -65,7 +65,7 @@ class SparseRows:
 
 
 def row_pieces(starts: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Some rows at a time, and the entries of these, of which there are few enough for what is made of each."""
+    """Some rows at a time, and their entries, few enough for the work done on each."""
     ends = torch.tensor(range(_ENTRIES, int(starts[-1]), _ENTRIES), dtype=torch.int64, device=starts.device)
     cuts = [0, *torch.unique(torch.searchsorted(starts.long(), ends)).tolist(), len(starts) - 1]
     for first, last in pairwise(cuts):
@@ -85,7 +85,7 @@ def row_sums(matrix: SparseRows) -> Tensor:
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """A tensor in host memory. Memory that all threads have touched takes a copy from a GPU many times faster."""
+    """A tensor in host memory. Copying from a GPU is many times faster into memory that all threads have touched."""
     return tensor if tensor.device.type == "cpu" else torch.empty_like(tensor, device="cpu").zero_().copy_(tensor)
 
 
@@ -94,7 +94,7 @@ class SparseMatrix:
 
     Args:
         matrix: its entries.
-        device: where products are made.
+        device: where products are computed.
         symmetric: whether it equals its transpose.
         learnt: whether gradients will flow through its products; without them no transpose is made.
         dtype: of its entries, and of what it is multiplied with.
@@ -115,7 +115,7 @@ class SparseMatrix:
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
         self._rows = to_rows(matrix, device, dtype)
         self._columns = self._rows
-        # Where each entry of the transposed matrix stands in the matrix itself.
+        # The position of each entry of the transposed matrix in the matrix itself.
         self._places: Tensor | None = None
         if learnt and not symmetric:
             numbered = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -125,7 +125,7 @@ class SparseMatrix:
 
     @classmethod
     def differences(cls, edges: Tensor, n: int, dtype: torch.dtype = torch.float32) -> SparseMatrix:
-        """(m, n), the incidence matrix of edges (2, m): one at the first end of each, minus one at the second."""
+        """(m, n), the incidence matrix of edges (2, m): one at the first endpoint of each, minus one at the second."""
         count, device = edges.shape[1], edges.device
         ends, signs = edges.T.flatten(), torch.tensor([1.0, -1.0], dtype=dtype, device=device).repeat(count)
         order = ends.argsort(stable=True)
@@ -138,7 +138,7 @@ class SparseMatrix:
 
     @classmethod
     def symmetric(cls, rows: SparseRows) -> SparseMatrix:
-        """A symmetric matrix that is on its device already."""
+        """A symmetric matrix that is already on its device."""
         matrix = object.__new__(cls)
         matrix.shape, matrix._places = (rows.width, rows.width), None
         matrix._rows = matrix._columns = rows
@@ -169,7 +169,7 @@ class SparseMatrix:
         return whole
 
     def each(self, factors: Tensor, blocks: Tensor) -> Tensor:
-        """As many products as there are seeds, each with the entries scaled its own way.
+        """One product per seed, each with its own scaling of the entries.
 
         Args:
             factors: (S, nnz) by which the entries are multiplied.
@@ -188,7 +188,7 @@ class SparseMatrix:
 
 
 class _Product(torch.autograd.Function):
-    """A product with a constant matrix; its gradient is the product with the transposed one."""
+    """A product with a constant matrix; its gradient is the product with the transpose."""
 
     @staticmethod
     def forward(ctx: Any, rows: SparseRows, transposed: SparseRows, block: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class _Product(torch.autograd.Function):
         return None, None, _product(ctx.transposed, ctx.rows, gradient)
 
 
-# Torch leaves `apply` without types; here and below, a name that has some.
+# Torch does not type `apply`; here and below, a typed name.
 _product: Callable[[SparseRows, SparseRows, Tensor], Tensor] = _Product.apply
 
 
@@ -216,7 +216,7 @@ def to_rows(matrix: sp.csr_array, device: str, dtype: torch.dtype = torch.float3
 
 
 def side_by_side(rows: SparseRows, values: Tensor, width: int) -> SparseRows:
-    """The block-diagonal matrix whose blocks have the same pattern and each its row of `values`."""
+    """The block-diagonal matrix whose blocks share a pattern and each have a row of `values`."""
     seeds, entries = values.shape
     numbers = torch.arange(seeds, device=values.device)[:, None]
     starts = torch.cat([(rows.starts[:-1].long() + numbers * entries).flatten(), numbers.new_tensor([seeds * entries])])
@@ -225,7 +225,7 @@ def side_by_side(rows: SparseRows, values: Tensor, width: int) -> SparseRows:
 
 
 class WeightedMatrix:
-    """A symmetric matrix whose entries are being learnt, or attacked: gradients flow to them too.
+    """A symmetric matrix whose entries are being learnt, or attacked: gradients flow to them, too.
 
     Attributes:
         shape: rows and columns.
@@ -262,9 +262,9 @@ class WeightedMatrix:
 
     @classmethod
     def _sorted(cls, rows: Tensor, columns: Tensor, values: Tensor, n: int) -> WeightedMatrix:
-        """Of entries in any order."""
+        """The matrix of entries in any order."""
         order = (rows * n + columns).argsort()
-        # Not rows[order], here and above: that takes a CPU several times as long.
+        # Not rows[order], here and above: that is several times slower on a CPU.
         rows, columns = rows.index_select(0, order), columns.index_select(0, order)
         starts = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         return cls(starts, rows, columns, values.index_select(0, order))
@@ -295,13 +295,13 @@ def edge_degrees(edges: Tensor, weights: Tensor, n: int) -> Tensor:
     return degrees.index_add(0, edges[0], weights).index_add(0, edges[1], weights)
 
 
-# So many numbers are gathered at a time for inner products: what a CPU's cache holds; a GPU wants more.
+# Numbers gathered at a time for inner products: what a CPU's cache holds; a GPU needs more.
 _GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 26
 
 
 def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """(..., m) inner products of row i of one block (..., n, f) and row j of another, for each of m pairs (i, j)."""
-    # Gathering rows from a tensor that lies in memory column by column takes minutes.
+    # Gathering rows from a column-major tensor takes minutes.
     left, right = left.contiguous(), right.contiguous()
     step = max(
         1, (_GATHERED if left.device.type == "cpu" else _GATHERED_ON_GPU) * left.shape[-2] // max(left.numel(), 1)
@@ -312,7 +312,7 @@ def pair_products(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) ->
 
 
 class _WeightedProduct(torch.autograd.Function):
-    """A product with a symmetric matrix, whose gradient reaches block and entries."""
+    """A product with a symmetric matrix; its gradient reaches block and entries."""
 
     @staticmethod
     def forward(ctx: Any, matrix: WeightedMatrix, values: Tensor, block: Tensor) -> Tensor:

@@ -1,14 +1,14 @@
-"""How many threads a call works with: as many as there are processors left for it, and one where there is little to do.
+"""How many threads a call uses: as many as there are free processors, and one where there is little to do.
 
-Torch cuts a loop into as many equal parts as it has threads, and waits for the last. Where another program wants a
-processor, too, that is the part whose thread has been put aside: a loop of fifty microseconds takes milliseconds, and
-there are thousands of loops. One thread fewer is then several times faster. On a small graph it is so on an idle
-machine, too: the threads take longer to wake up than the loop takes.
+Torch cuts a loop into as many equal parts as it has threads, and waits for the last. If another program also wants a
+processor, that is the part whose thread was preempted: a loop of fifty microseconds takes milliseconds, and there are
+thousands of loops. One thread fewer is then several times faster. On a small graph this is so even on an idle machine:
+the threads take longer to wake up than the loop takes.
 
-The numbers are the calling thread's own and are put back: other threads of the process keep theirs. The libraries that
-torch brings are asked by name, since `torch.set_num_threads` would reach all threads. Only OpenBLAS, which NumPy and
-SciPy bring, knows no threads but those of the process: while a call lasts, it has fewer for everybody, and then as many
-as before. Results do not depend on any of it: `garnet.linalg.dense` divides its work by shape alone, and of MKL and
+The numbers are the calling thread's own and are restored: other threads of the process keep theirs. Torch's libraries
+are called by name, since `torch.set_num_threads` would affect all threads. Only OpenBLAS, which comes with NumPy and
+SciPy, has a single setting for the process: during a call it has fewer threads for everybody, and then as many as
+before. Results do not depend on any of it: `garnet.linalg.dense` divides its work by shape alone, and of MKL and
 OpenBLAS only what a small graph is given changes.
 """
 
@@ -31,15 +31,15 @@ from garnet.graph.graph import Graph
 from garnet.processors import Load
 
 SMALL = 50_000
-"""Nodes and entries of the adjacency up to which one thread is about the fastest, on an idle machine, too."""
+"""Nodes and adjacency entries up to which one thread is about the fastest, even on an idle machine."""
 
-_LOOK = 0.25  # seconds between two looks at what other programs do
+_LOOK = 0.25  # seconds between two checks on other programs
 
 Limit = Callable[[int], int]
 
 
 class _Call(threading.local):
-    """The outermost call of a thread that shares processors: when it looked last, and how many threads it may have."""
+    """The outermost call of a thread that shares processors: when it last checked, and how many threads it may have."""
 
     most = 0
     looked = 0.0
@@ -52,19 +52,19 @@ _call = _Call()
 
 @contextmanager
 def sharing(work: Graph | int | None = None) -> Iterator[None]:
-    """Work with as many threads as there are processors left.
+    """Work with as many threads as there are free processors.
 
-    Within another such call nothing changes, nor where the user has set OMP_NUM_THREADS.
+    Nothing changes within another such call, or if the user has set OMP_NUM_THREADS.
 
     Args:
-        work: the graph that is worked on, or nodes and entries of what is: none where other processes do the work. None
-            where they are many, or not known yet.
+        work: the graph to process, or its numbers of nodes and entries: zeros if other processes do the work. None if
+            they are large, or not known yet.
     """
     openmp = _openmp()
     if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:
         yield
         return
-    most = torch.get_num_threads()  # also has torch set up this thread now, or it would do so below
+    most = torch.get_num_threads()  # also makes torch set up this thread now, or it would do so below
     size = work.num_nodes + work.adjacency.nnz if isinstance(work, Graph) else work
     small = size is not None and size <= SMALL
     _call.most, _call.load = most, None if small or most == 1 else Load()
@@ -87,7 +87,7 @@ def sharing(work: Graph | int | None = None) -> Iterator[None]:
 
 
 def share() -> None:
-    """Look whether other programs have come or gone, if that was some time ago; called before every larger product."""
+    """Check whether other programs have come or gone, if not done recently; called before every larger product."""
     if _call.most and _call.load is not None and time.monotonic() - _call.looked > _LOOK:
         _look()
 
@@ -105,7 +105,7 @@ def _look() -> None:
 def one_thread() -> Iterator[None]:
     """Have MKL work with one thread.
 
-    Without MKL nothing is done, and last bits may differ.
+    Without MKL nothing is done, and the last bits may differ.
     """
     torch.get_num_threads()  # has torch set up this thread now, or it would do so below and lift the limit
     before = _mkl(1)
@@ -117,9 +117,9 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def crew(size: int) -> Iterator[ThreadPoolExecutor]:
-    """Some threads that take pieces of work as they come, each of which works alone.
+    """Some threads that take pieces of work as they come, each working alone.
 
-    While processors are shared they stay for the next time.
+    While processors are shared they stay for the next call.
     """
     if _call.most:
         if _call.crew is None:
@@ -131,7 +131,7 @@ def crew(size: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def _alone() -> None:
-    """Have the calling thread start no others, and record nothing for gradients: that is done where the call is."""
+    """Have the calling thread start no others, and record no gradients: the caller does that."""
     torch.set_grad_enabled(False)
     torch.get_num_threads()
     openmp = _openmp()
@@ -141,12 +141,12 @@ def _alone() -> None:
 
 
 def has_mkl() -> bool:
-    """Whether torch brings MKL."""
+    """Whether torch comes with MKL."""
     return _function("MKL_Set_Num_Threads_Local") is not None
 
 
 class _OpenBLAS:
-    """The copies of OpenBLAS in this process, while calls want fewer threads of them; the last one puts all back."""
+    """The copies of OpenBLAS in this process, while calls limit their threads; the last call restores them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -154,20 +154,20 @@ class _OpenBLAS:
         self._before: list[tuple[Limit, int]] = []
 
     def enter(self) -> None:
-        """Take note of what they have, if no call has yet."""
+        """Record their numbers of threads, if no call has yet."""
         with self._lock:
             self._calls += 1
             if self._calls == 1:
                 self._before = [(limit, count()) for count, limit in _openblas_functions()]
 
     def limit(self, threads: int) -> None:
-        """Let them have no more than so many."""
+        """Limit them to this many."""
         with self._lock:
             for limit, before in self._before:
                 limit(min(threads, before))
 
     def leave(self) -> None:
-        """Give back what they had, if no other call is left."""
+        """Restore their numbers, if no other call is left."""
         with self._lock:
             self._calls -= 1
             if not self._calls:
@@ -180,7 +180,7 @@ _openblas = _OpenBLAS()
 
 @cache
 def _openblas_functions() -> tuple[tuple[Callable[[], int], Limit], ...]:
-    """What says how many threads each copy has, and what sets it."""
+    """The functions that get and set each copy's number of threads."""
     found = []
     for module in (numpy.linalg._umath_linalg, scipy.linalg._fblas):
         for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
@@ -194,19 +194,19 @@ def _openblas_functions() -> tuple[tuple[Callable[[], int], Limit], ...]:
 
 
 def _mkl(threads: int) -> int:
-    """Set how many threads MKL has in this one, and give the number before; 0 is what the process has."""
+    """Set MKL's number of threads in this thread, and return the previous one; 0 means the process's number."""
     limit = _function("MKL_Set_Num_Threads_Local")
     return 0 if limit is None else limit(threads)
 
 
 def _openmp() -> Limit | None:
-    """What sets how many threads the loops of this one have."""
+    """The function that sets how many threads this thread's loops have."""
     return _function("omp_set_num_threads")
 
 
 @cache
 def _function(name: str) -> Limit | None:
-    """A function of a library that torch is linked with; None if it has none of this name."""
+    """A function of a library that torch is linked with; None if there is none with this name."""
     try:
         function: Limit = getattr(ctypes.CDLL(torch._C.__file__), name)
     except (AttributeError, OSError):

@@ -4,19 +4,19 @@ import triton
 import triton.language as tl
 
 
-# What changes from call to call is no reason to compile again.
+# Arguments that change from call to call should not trigger recompilation.
 @triton.jit(do_not_specialize=["row", "first", "end"])
 def emit(
     halves, squares, bounds, tile_start, tile_stop, tile_part, pool_starts, pool_begin, pool_stop, found, away, counts,
     row, first, end, SCALE: tl.constexpr, WIDTH: tl.constexpr, CAPACITY: tl.constexpr, QUERIES: tl.constexpr,
     POOL: tl.constexpr, DEPTH: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
-    """Collect, for a tile of queries, the points around it that are nearer than the bounds.
+    """Collect, for a tile of queries, the nearby points closer than the bounds.
 
     The points to search are passed through in tiles; those from the first to the end of them are looked at. The tiles
     are in one list: of loops over parts and their tiles, Triton 3.6 lost the count that one handed to the next.
     """
-    # One place in 64 bits for a tile, and steps from there in 32: addresses of every number would fill the registers.
+    # One 64-bit address per tile, and 32-bit offsets from there: an address for every number would fill the registers.
     tile = tl.program_id(0)
     part = tl.load(tile_part + tile)
     origin = tl.load(tile_start + tile)
@@ -31,7 +31,7 @@ def emit(
     real = queries < tl.load(tile_stop + tile) - origin
     square = tl.load(squares + origin + queries, mask=real, other=0.0)
     twice = 2 * tl.sqrt(square) / SCALE
-    # What the product must exceed, the other point's square apart; nothing does for a row that is not there.
+    # What the product must exceed, apart from the other point's square; nothing does for a missing row.
     least = square - tl.load(bounds + (origin - row) + queries, mask=real, other=-float("inf"))
     count = tl.zeros((QUERIES,), dtype=tl.int32)
     pools = tl.load(pool_starts + part)
@@ -48,7 +48,7 @@ def emit(
                 left = tl.load(mine + my_at + left_steps)
                 right = tl.load(theirs + their_at + right_steps)
                 product = tl.dot(left, right, product)
-            # Not a number where there is no point: no comparison holds.
+            # NaN where there is no point: no comparison holds.
             there = pool < tl.load(pool_stop + ordinal) - start
             their_square = tl.load(squares + start + pool, mask=there, other=float("nan"))
             their_length = tl.sqrt(their_square) / SCALE
@@ -56,7 +56,7 @@ def emit(
             hit = (near > least[:, None]) & (queries[:, None] + (origin - start) != pool[None, :])
             number = hit.to(tl.int32)
             if tl.max(tl.max(number, axis=1), axis=0) > 0:
-                # Few are hits: to take places one by one is faster than to count along every row.
+                # Hits are few: taking places one by one is faster than counting along every row.
                 place = tl.atomic_add(mine_taken + queries[:, None] + 0 * pool[None, :], 1, mask=hit, sem="relaxed")
                 fits = hit & (place < CAPACITY)
                 names = tl.broadcast_to((start + pool)[None, :], (QUERIES, POOL))
@@ -67,7 +67,7 @@ def emit(
 
 @triton.jit(do_not_specialize=["row"])
 def measure(points, found, away, row, width, COUNT: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr):
-    """The squared distances of the points that a row has collected, as many as it has; infinite where there is none."""
+    """The squared distances of the points that a row has collected; infinite where there is none."""
     here = tl.program_id(0).to(tl.int64)
     mine = points + (here + row) * width
     depth = tl.arange(0, DEPTH)
@@ -124,7 +124,7 @@ def multiply(
     at = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = at < width
     here = row * width + at
-    # What is read before it is needed is not waited for: what to subtract, and the entries after the next.
+    # Prefetched values are not waited for: what to subtract, and the entries after the next.
     less = tl.zeros((WIDTH,), dtype=tl.float32)
     if SHIFT:
         less += shift * tl.load(block + here, mask=inside, other=0.0)
@@ -165,7 +165,7 @@ def count_marked(few_starts, few_columns, rows, slots, marks, words, result, SOM
 
 @triton.jit
 def count_found(few_starts, few_columns, rows, many_starts, many_columns, others, result, SOME: tl.constexpr):
-    """For each pair, how many entries of a row a search by halves finds in another."""
+    """For each pair, how many entries of a row a binary search finds in another."""
     pair = tl.program_id(0)
     row = tl.load(rows + pair)
     begin = tl.load(few_starts + row)
@@ -181,7 +181,7 @@ def count_found(few_starts, few_columns, rows, many_starts, many_columns, others
         low = tl.zeros((SOME,), dtype=tl.int32)
         high = low + count
         left = count
-        while left > 0:  # as many halves as a row of this length has
+        while left > 0:  # as many halvings as a row of this length needs
             middle = (low + high) >> 1
             open_ = real & (low < high)
             smaller = tl.load(theirs + middle, mask=open_, other=0) < sought

@@ -1,12 +1,12 @@
-"""The three things that a GPU spends its time with, by kernels that read and write no more than is wanted of them.
+"""The three operations a GPU spends its time on, by kernels that read and write no more than needed.
 
-Neighbours: a matrix of distances between a cell and the cells around it is a hundred times larger than what is wanted
-of it. Here distances are compared in registers with a bound, the k-th distance of the few hundred points that are met
-first, and only points within go out. A number is the sum of two in half precision, so that three products on tensor
-cores come as near as one in single precision; what is left of them in the end is measured again.
+Neighbours: a distance matrix between a cell and the cells around it is a hundred times larger than what is needed of
+it. Here distances are compared in registers with a bound, the k-th distance of the first few hundred points, and only
+points within it are written. A number is the sum of two in half precision, so three products on tensor cores come as
+close as one in single precision; the remaining points are measured again.
 
-Products of a sparse matrix: the rows of the block that are gathered, not the matrix, are most of the traffic. A warp
-has a row of the matrix to itself, and asks for its next entries before it has worked on the last.
+Products of a sparse matrix: most of the traffic is the gathered rows of the block, not the matrix. A warp has a row of
+the matrix to itself, and requests its next entries before it has processed the last.
 
 Scores of edges: two rows of the embedding are read, and one number is written.
 """
@@ -26,16 +26,16 @@ _QUERIES, _POOL, _DEPTH = 64, 128, 64  # rows, columns and coordinates of a prod
 _WARPS, _STAGES = 4, 4  # groups of threads that share it, and tiles on their way from memory
 _CAPACITY = 512  # points that a row may collect in a round
 _SPARE, _SPARE_ROUGH = 14, 46  # points beyond the k-th that are measured again
-_ROUGH = 6 * 2.0**-11 * (2 / 3) ** 0.5  # thrice what half precision gets wrong of a squared distance, by fourth powers
+_ROUGH = 6 * 2.0**-11 * (2 / 3) ** 0.5  # three times the half-precision error of a squared distance, by fourth powers
 _NEAREST = 12  # parts in which the neighbours are that half precision cannot tell apart
-_FAR = 4  # times as many must be searched at least, or all are searched more exactly
-_UNSURE = 0.1  # share of rows whose neighbours half precision cannot tell from the next, beyond which it is left
+_FAR = 4  # at least this many times more must be searched, or all are searched more exactly
+_UNSURE = 0.1  # share of rows with neighbours blurred by half precision, above which it is not used
 _SCALE = 256  # length of a point in half precision: what is left of small numbers must not vanish
-_AGAIN = 4  # times that rows which are full try again
-_ROWS = 1 << 18  # points that are searched for at a time
-_EDGES = 16  # that are compared side by side
+_AGAIN = 4  # how often full rows try again
+_ROWS = 1 << 18  # points searched for at a time
+_EDGES = 16  # edges compared side by side
 _GROWTH = 6  # times as many points as so far are passed through with a bound, before a better one is taken
-_GATHERED, _COLUMNS = 512, 128  # numbers of a block that are gathered at once, and columns of these at most
+_GATHERED, _COLUMNS = 512, 128  # numbers of a block gathered at once, and the most columns of these
 _LONG = 1024  # entries of a row that several warps share
 
 
@@ -47,7 +47,7 @@ def usable(points: Tensor) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Whether Triton is there and makes a kernel for the device: it may lack a compiler, or know no such card."""
+    """Whether Triton is installed and can compile for the device: it may lack a compiler, or not know the card."""
     if importlib.util.find_spec("triton") is None:
         return False
     try:
@@ -59,17 +59,17 @@ def _compiles(device: torch.device) -> bool:
 
 
 def launched_on(device: torch.device) -> AbstractContextManager[object]:
-    """Where kernels are launched: Triton takes the current device, wherever its arguments are."""
+    """Sets the device for kernel launches: Triton takes the current one, wherever its arguments are."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The k nearest other points of each within `probes` parts around its own.
+    """The k other points nearest to each within `probes` parts around its own.
 
     Args:
-        points: (n, d) float32, part after part.
+        points: (n, d) float32, part by part.
         sizes: (parts,) how many points each part has.
-        ranked: (parts, m) the parts to search for the neighbours of each, itself leading.
+        ranked: (parts, m) the parts to search for the neighbours of each part's points, itself first.
         k: neighbours of each.
         probes: parts to search, at most m.
 
@@ -84,13 +84,13 @@ def nearest(points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) 
 
 
 def compared(left: Tensor, right: Tensor, edges: Tensor, *, distance: bool) -> Tensor:
-    """Of row i of one matrix and row j of another, for each edge (i, j), the squared distance or the inner product.
+    """The squared distance or inner product of row i of one matrix and row j of another, for each edge (i, j).
 
     Args:
         left: (n, d) float32.
         right: (n, d) float32.
         edges: (2, m) int64.
-        distance: which of both.
+        distance: whether to compute the distance.
     """
     from garnet.linalg.triton_kernels import compare
 
@@ -117,12 +117,12 @@ class Multiplier:
 
     def __init__(self, starts: Tensor, columns: Tensor, values: Tensor) -> None:
         self._starts, self._columns, self._values = starts, columns, values
-        # A row that has thousands of entries would be waited for: several warps share it.
+        # A row with thousands of entries would hold up the others: several warps share it.
         long = starts.diff() > _LONG
         self._shared = tuple((which.nonzero()[:, 0].int(), warps) for which, warps in ((long, 8), (~long, 1)))
 
     def product(self, block: Tensor, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
-        """Slope A X - shift X - minus; the latter two of a square matrix."""
+        """Slope A X - shift X - minus; the latter two only for a square matrix."""
         from garnet.linalg.triton_kernels import multiply
 
         block, width = block.contiguous(), block.shape[1]
@@ -142,14 +142,14 @@ class Multiplier:
 
 
 class _Near:
-    """The points as the kernels want them, and the rounds in which they run."""
+    """The points as the kernels need them, and the rounds in which these run."""
 
     def __init__(self, points: Tensor, sizes: Tensor, ranked: Tensor, k: int, probes: int) -> None:
         self._points, self._k, self._fine = points.contiguous(), k, False
         self._squares = points.square().sum(dim=1)
         n, d = points.shape
         self._width = -(-d // _DEPTH) * _DEPTH
-        # What the leading half leaves, and it; a tile may read beyond the last row.
+        # The remainder of the leading half, and that half; a tile may read beyond the last row.
         self._halves = points.new_zeros(n + _POOL, 2, self._width, dtype=torch.float16)
         scales = torch.where(self._squares > 0, _SCALE * self._squares.rsqrt(), 0.0)
         for start in range(0, n, _ROWS):
@@ -183,7 +183,7 @@ class _Near:
             yield row, row + rows, tile, tile + tiles
 
     def rows(self, row: int, last: int, tile: int, last_tile: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest of some points: by products in half precision, and then more exactly where these are blurred."""
+        """The nearest to some points: by products in half precision, and then more exactly where these are blurred."""
         span = row, last, tile, last_tile
         if self._fine:
             return self._searched(*span, _SPARE, self._most, fine=True)[:3]
@@ -205,8 +205,8 @@ class _Near:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The same in one precision, among the first tiles to search; and of which rows (n,) the others are farther.
 
-        What half precision gets wrong of a product is random from coordinate to coordinate, so that it is no more than
-        some standard deviations, which go by the fourth powers.
+        The half-precision error of a product is random from coordinate to coordinate, so it is no more than a few
+        standard deviations, which depend on the fourth powers.
         """
         tiles, points = (torch.arange(*span, device=self._points.device) for span in ((tile, last_tile), (row, last)))
         tile_of = torch.searchsorted(self._tile_start[tiles], points.int(), right=True) - 1
@@ -219,7 +219,7 @@ class _Near:
             more = self._collected(bound, tiles, row, first, min(end, most), fine)
             away, found, full = self._merged(before, more)
             bound = away.amax(dim=1)
-            # A row that is full may have missed some, but has a better bound by those that it met.
+            # A full row may have missed some points, but gets a better bound from those it met.
             for _ in range(_AGAIN if first else 0):
                 rows = full.nonzero()[:, 0]
                 if not len(rows):
@@ -229,7 +229,7 @@ class _Near:
                     [part[rows] for part in before], [part[rows] for part in more]
                 )
                 bound[rows] = away[rows].amax(dim=1)
-            if first:  # before, every point had room
+            if first:  # until now, every point had room
                 lost |= full
             first, end = end, _GROWTH * end
         away, found = self._measured(found, row)
@@ -240,7 +240,7 @@ class _Near:
     def _collected(
         self, bound: Tensor, tiles: Tensor, row: int, first: int, end: int, fine: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Squared distances, places and number of the points within a bound, for the rows of some tiles."""
+        """Squared distances, positions and number of the points within a bound, for the rows of some tiles."""
         from garnet.linalg.triton_kernels import emit
 
         away = bound.new_full((len(bound), _CAPACITY), torch.inf)
@@ -255,13 +255,13 @@ class _Near:
         return away, found, counts
 
     def _merged(self, best: Sequence[Tensor], more: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest so far, those just met among them, and which rows are full."""
+        """The nearest so far, including those just met, and which rows are full."""
         away, found = torch.cat([best[0], more[0]], dim=1), torch.cat([best[1], more[1]], dim=1)
         away, at = away.topk(best[0].shape[1], dim=1, largest=False, sorted=False)
         return away, found.gather(1, at), more[2] >= _CAPACITY
 
     def _measured(self, found: Tensor, row: int) -> tuple[Tensor, Tensor]:
-        """The nearest k of some points, by distances in single precision."""
+        """The k nearest to some points, by distances in single precision."""
         from garnet.linalg.triton_kernels import measure
 
         away = self._points.new_empty(found.shape)
@@ -274,7 +274,7 @@ class _Near:
 
 
 def _tiles(sizes: Tensor, starts: Tensor, parts: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """The tiles of some parts, one part after the other: the part of each, and where it begins."""
+    """The tiles of some parts, part by part: the part of each, and where it begins."""
     counts = (sizes[parts] + width - 1) // width
     part, first = (each.repeat_interleave(counts) for each in (parts, counts.cumsum(0) - counts))
     ordinal = torch.arange(len(part), device=sizes.device) - first

@@ -1,4 +1,4 @@
-"""Nearest neighbours, of which the base graph is made: exact, or by cells."""
+"""Nearest-neighbour search for the base graph: exact, or by cells."""
 
 from garnet.neighbors.search import Cells, Exact, Neighbors, choose_neighbors, recall
 

@@ -1,4 +1,4 @@
-"""Which cell each point is in, which cells lie around which, and how the points of a cell find their neighbours."""
+"""Which cell each point is in, which cells lie near each other, and how the points of a cell find their neighbours."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from garnet.neighbors.distances import GROUP, ask, lift, nearest_of_lifted, tile
 from garnet.neighbors.quantizer import Quantizer, sorted_places
 
 Fetch = Callable[[int], tuple[Tensor, Tensor]]
-"""Gives the points of a cell, as `lift` makes them, and their numbers."""
+"""Returns the points of a cell, as `lift` makes them, and their numbers."""
 
 
 @dataclass(frozen=True)
 class CellIndex:
-    """Points in cells that are small enough to be compared with one another at once.
+    """Points in cells small enough for all their points to be compared at once.
 
     Attributes:
         cell: (n,) the cell of each point.
-        ranked: (cells, m) the cells to search for the neighbours of each, itself leading.
+        ranked: (cells, m) the cells to search for the neighbours of each cell's points, itself first.
     """
 
     cell: Tensor
@@ -36,17 +36,17 @@ class CellIndex:
 
     @cached_property
     def order(self) -> Tensor:
-        """The points, (n,), cell after cell."""
+        """The points, (n,), cell by cell."""
         return self.cell.argsort(stable=True)
 
     @classmethod
     def of(cls, quantizer: Quantizer, owner: Tensor, *, largest: int, reach: int) -> CellIndex:
-        """An index of points whose cells are known; a cell of more than `largest` is cut into several.
+        """An index of points whose cells are known; a cell of more than `largest` points is split.
 
         Args:
             quantizer: of the cells.
             owner: (n,) the cell of each point.
-            largest: points of a cell, at most.
+            largest: maximum number of points in a cell.
             reach: cells to rank around each.
         """
         counts = torch.bincount(owner, minlength=len(quantizer.centres))
@@ -54,7 +54,7 @@ class CellIndex:
         pieces = (counts + largest - 1) // largest
         first = pieces.cumsum(0) - pieces
         cell = first[owner] + places * pieces[owner] // counts[owner]
-        # The j-th piece around a cell belongs to the cell at which so many pieces have been passed.
+        # The j-th piece around a cell belongs to the cell whose pieces, counted from the nearest, include it.
         passed = pieces[quantizer.ranked].cumsum(dim=1)
         steps = torch.arange(min(reach, int(passed[:, -1].min())), device=owner.device)
         at = torch.searchsorted(passed, steps.expand(len(passed), -1).contiguous(), right=True)
@@ -67,9 +67,9 @@ class CellIndex:
         return cls(cell, ranked.gather(1, others.argsort(dim=1, stable=True)))
 
     def search(self, points: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Squared distances and indices of the k nearest to each point within `probes` cells around its own.
+        """Squared distances and indices of the k nearest points to each within `probes` cells around its own.
 
-        On a GPU, neighbours that are equally far but for some millionths of their squares may change places.
+        On a GPU, neighbours whose squared distances differ by a few millionths may swap places.
         """
         n = len(points)
         left = torch.arange(n, device=points.device)
@@ -95,9 +95,9 @@ class CellIndex:
         return away[back], found[back]
 
     def around(self, k: int, probes: int) -> list[list[int]]:
-        """The cells to search for the k neighbours of the points of each cell: more than `probes` where these are few.
+        """The cells to search for the k neighbours of each cell's points: more than `probes` where these are small.
 
-        All cells, where those that are ranked have too few points.
+        All cells, where the ranked ones have too few points.
         """
         enough = (self.sizes[self.ranked].cumsum(dim=1) <= k).sum(dim=1) + 1
         widths = enough.clamp(min=probes).tolist()
@@ -111,21 +111,21 @@ class CellIndex:
 def compare(
     asking: tuple[Tensor, Tensor], around: list[int], fetch: Fetch, k: int, dimension: int
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """The k nearest to some points among those of some cells, by one matrix of distances.
+    """The k nearest to some points among the points of some cells, by one distance matrix.
 
     Args:
-        asking: the points, as `lift` makes them, and their numbers.
-        around: the cells.
-        fetch: gives the points of one.
-        k: neighbours of each.
-        dimension: coordinates of a point.
+        asking: the query points, as `lift` makes them, and their numbers.
+        around: the cells to search.
+        fetch: returns the points of a cell.
+        k: neighbours of each point.
+        dimension: number of coordinates.
 
     Yields:
-        Some of the points, squared distances and numbers of their neighbours, (s, k) each.
+        Some of the points, and the squared distances and numbers of their neighbours, (s, k) each.
     """
     lifted, numbers = asking
     pools, ids = zip(*map(fetch, around), strict=True)
-    # Pools are filled up to whole groups, with points that are infinitely far.
+    # Pools are padded to whole groups, with points that are infinitely far away.
     lacking = -sum(map(len, ids)) % GROUP
     nobody = lifted.new_zeros(lacking, lifted.shape[1])
     nobody[:, dimension] = torch.inf
@@ -138,9 +138,9 @@ def compare(
 
 
 def probes_needed(ranked: Tensor, truth: Tensor, recall: float) -> tuple[int, float]:
-    """How many cells to probe so that `recall` of the neighbours are found, and the recall that this many reach.
+    """How many cells to probe to find a share `recall` of the neighbours, and the recall that this reaches.
 
-    A sample tells: the recall counted on is less than its mean by two standard errors of the mean.
+    Estimated from a sample: the recall relied on is two standard errors below the sample mean.
 
     Args:
         ranked: (s, m) cells around each query of the sample, in the order of probing.

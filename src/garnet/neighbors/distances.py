@@ -1,4 +1,4 @@
-"""The nearest of a pool: matrix products that give distances, and top-k of their rows."""
+"""The nearest points of a pool: distances by matrix products, and the top k of each row."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TILE, _TILE_ON_GPU = 1 << 24, 1 << 28
 def nearest_in_pool(
     queries: Tensor, query_ids: Tensor, pool: Tensor, pool_ids: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """The k points of a pool nearest to each query, itself excepted.
+    """The k points of a pool nearest to each query, excluding the query itself.
 
     Args:
         queries: shape (q, d).
-        query_ids: (q,) int64, by which a query is known in the pool.
-        pool: (p, d), about the same origin, which should be near.
-        pool_ids: (p,) int64, each once.
+        query_ids: (q,) int64, the query's id in the pool.
+        pool: (p, d), with the same origin, which should be near.
+        pool_ids: (p,) int64, distinct.
         k: neighbours of each query.
 
     Returns:
-        Squared distances and ids, (q, k) each, nearest first; infinite and -1 where the pool has too few.
+        Squared distances and ids, (q, k) each, nearest first; infinite and -1 where the pool has too few points.
     """
     dimension, count, rows = pool.shape[1], min(k + 1, len(pool)), tile_rows(queries, len(pool))
     pool = lift(pool)
@@ -39,15 +39,15 @@ def nearest_in_pool(
 
 
 def smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k smallest of each row, in order, and where they stand: `torch.topk`, which is slow on wide rows.
+    """The k smallest of each row, in order, and their positions: a faster `torch.topk` for wide rows.
 
-    Columns fall into groups of eight. The k smallest lie in the k groups of the smallest minima, whichever they are
-    among equals, so that top-k sees an eighth of the row and then these groups alone.
+    Columns fall into groups of eight. The k smallest lie in the k groups with the smallest minima, however ties are
+    broken, so top-k sees an eighth of the row and then only these groups.
     """
     groups = values.shape[1] // GROUP
     if not k or groups < 2 * k:
         return values.topk(k, dim=1, largest=False)
-    # A group is a column of this view, not eight neighbours: minima over a leading dimension vectorise.
+    # A group is a column of this view, not eight adjacent entries: minima over a leading dimension vectorise.
     grouped = values[:, : GROUP * groups].view(-1, GROUP, groups)
     best = smallest(grouped.amin(dim=1), k)[1]
     parts = torch.arange(0, GROUP * groups, groups, device=values.device)
@@ -60,13 +60,13 @@ def smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def nearest_of_lifted(asking: Tensor, pool: Tensor, pool_ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """How near, less its own square, and which are the `count` of a lifted pool nearest to each query."""
+    """The `count` of a lifted pool nearest to each query: squared distances, less the query's own square, and ids."""
     away, at = smallest(product(asking, pool.T), count)
     return away, pool_ids[at]
 
 
 def without_self(away: Tensor, ids: Tensor, mine: Tensor, k: int, squares: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared distances and ids of k neighbours out of k + 1 that were found, or fewer, among them the query or not."""
+    """Squared distances and ids of k of the (up to) k + 1 neighbours found, which may include the query itself."""
     short = k + 1 - away.shape[1]
     if short > 0:
         away, ids = pad(away, (0, short), value=torch.inf), pad(ids, (0, short), value=-1)
@@ -76,7 +76,7 @@ def without_self(away: Tensor, ids: Tensor, mine: Tensor, k: int, squares: Tenso
 
 
 def lift(points: Tensor, order: Tensor | None = None) -> Tensor:
-    """Each point, in some order, with its square behind it, so that a matrix product gives distances; in fours."""
+    """Each point, in a given order, followed by its square, so a matrix product gives distances; padded to fours."""
     n, dimension = points.shape
     lifted = points.new_zeros(n, lifted_width(dimension))
     order = torch.arange(n, device=points.device) if order is None else order
@@ -88,23 +88,23 @@ def lift(points: Tensor, order: Tensor | None = None) -> Tensor:
 
 
 def lifted_width(dimension: int) -> int:
-    """Coordinates of a lifted point."""
+    """Number of coordinates of a lifted point."""
     return 4 * (dimension // 4 + 1)
 
 
 def ask(lifted: Tensor, dimension: int) -> Tensor:
-    """What to multiply lifted points with for their squared distances, less a query's own square."""
+    """What to multiply lifted points by to get squared distances, less the query's own square."""
     asking = -2.0 * lifted
     asking[:, dimension] = 1.0
     return asking
 
 
 def away_from(points: Tensor, centres: Tensor) -> Tensor:
-    """Squared distances to some centres, less the point's own square, which no comparison within a row sees."""
+    """Squared distances to some centres, less the point's own square, which no comparison within a row needs."""
     squares = (centres * centres).sum(dim=1).repeat(len(points), 1)
     return product(points, centres.T, onto=squares, factor=-2.0)
 
 
 def tile_rows(points: Tensor, width: int) -> int:
-    """Rows of a matrix of this width that stays small."""
+    """How many rows a matrix of this width may have and stay small."""
     return max(1, (_TILE_ON_GPU if points.is_cuda else _TILE) // max(1, width))

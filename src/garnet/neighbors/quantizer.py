@@ -1,4 +1,4 @@
-"""Cells of points: k-means in two levels, and which cells lie around which."""
+"""Cells of points: two-level k-means, and which cells lie near each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from garnet.neighbors.distances import away_from, smallest, tile_rows
 
 Closest = Callable[[Tensor, Tensor, int], Tensor]
-"""Gives the closest of some centres to each of some points."""
+"""Returns the centres closest to each of some points."""
 
 _ROUNDS = 3
 _VOTES = 4
@@ -27,7 +27,7 @@ class Quantizer:
         groups: centres of the groups, shape (g, d).
         centres: of the cells, group after group, (c, d).
         counts: cells of each group, which has at least one.
-        ranked: (c, m) int64, the cells that hold neighbours of a cell's points, likeliest first, itself leading.
+        ranked: (c, m) int64, the cells that hold neighbours of a cell's points, itself first, then the likeliest.
     """
 
     groups: Tensor
@@ -41,31 +41,31 @@ class Quantizer:
 
 
 def closest(points: Tensor, centres: Tensor, count: int) -> Tensor:
-    """Which of some centres are the `count` closest to each point, (n, count)."""
+    """The `count` centres closest to each point, (n, count)."""
     tiles = torch.split(points, tile_rows(points, len(centres)))
     return torch.cat([smallest(away_from(part, centres), count)[1] for part in tiles])
 
 
 def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256, closest: Closest = closest) -> Quantizer:
-    """About `cells` cells by k-means on a sample, of a few dozen points a cell: groups first, each then split.
+    """About `cells` cells by k-means on a sample with a few dozen points per cell: first groups, then each is split.
 
     Cells are ranked by the votes of the sample: a point that lies in one cell and has another among its four closest
-    joins the two. In many dimensions, where points are dense here and sparse there, distances between centres say far
-    less; they only order the cells that share no vote.
+    joins the two. In many dimensions, with points of uneven density, distances between centres say far less; they only
+    order cells that share no vote.
 
     Args:
         sample: shape (s, d), centred.
-        cells: how many, about; crowded ones are split and empty ones dropped.
-        seed: of the first centres.
+        cells: approximate number of cells; crowded ones are split and empty ones dropped.
+        seed: of the initial centres.
         reach: cells to rank around each.
-        closest: does what the function of this name does, which is most of the work.
+        closest: stands in for the function of this name, which does most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     groups = _means(sample, round(cells**0.5), generator)
     group = _closest(sample, groups)
     sizes = torch.bincount(group, minlength=len(groups))
     members = torch.split(group.argsort(stable=True), sizes.tolist())
-    # A group that has lost its points to others still has its own centre for a cell.
+    # A group that has lost its points to others still has its own centre as a cell.
     centres = [
         _means(sample[mine], max(1, round(cells * len(mine) / len(sample))), generator)
         if len(mine)
@@ -77,9 +77,9 @@ def fit_quantizer(sample: Tensor, cells: int, *, seed: int, reach: int = 256, cl
 
 
 def _assign(points: Tensor, groups: Tensor, cells: Sequence[Tensor]) -> Tensor:
-    """The cell of each point, where `cells` holds the centres of each group's; the closest groups are looked through.
+    """The cell of each point, where `cells` holds the cell centres of each group; only the closest groups are searched.
 
-    One group would not do: in many dimensions the closest cell is often in another, and neighbours would be scattered.
+    One group is not enough: in many dimensions the closest cell is often in another, and neighbours would be scattered.
     """
     rows = tile_rows(points, len(groups))
     beam = min(_BEAM, len(groups))
@@ -117,7 +117,7 @@ def _means(sample: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _lloyd(sample: Tensor, centres: Tensor, fair: float) -> Tensor:
-    """The means of the cells that have points; one with twice its fair share gives way to some of its points."""
+    """The means of the non-empty cells; one with twice its fair share is replaced by some of its points."""
     owner = _closest(sample, centres)
     sizes = torch.bincount(owner, minlength=len(centres))
     means = torch.zeros_like(centres).index_add_(0, owner, sample) / sizes.clamp(min=1)[:, None]
@@ -128,7 +128,7 @@ def _lloyd(sample: Tensor, centres: Tensor, fair: float) -> Tensor:
 def _ranked(sample: Tensor, owner: Tensor, centres: Tensor, reach: int, closest: Closest = closest) -> Tensor:
     """The cells around each cell, by the votes of a sample whose cells are known, and then by distance.
 
-    Beside the result, it holds the votes and a tile of the distances between cells.
+    Besides the result, it holds in memory the votes and a tile of the distances between cells.
     """
     cells, rows = len(centres), tile_rows(sample, len(centres))
     pairs, votes = _votes(sample, owner, centres, closest)
@@ -148,7 +148,7 @@ def _ranked(sample: Tensor, owner: Tensor, centres: Tensor, reach: int, closest:
 
 
 def _votes(sample: Tensor, owner: Tensor, centres: Tensor, closest: Closest) -> tuple[Tensor, Tensor]:
-    """Pairs of cells that some point joins, as first * cells + second, sorted and both ways; and what they count."""
+    """Pairs of cells that some point joins, as first * cells + second, sorted, both ways; and their votes."""
     cells = len(centres)
     weights = torch.arange(min(_VOTES, cells), 0, -1, device=centres.device, dtype=torch.float32)
     near = closest(sample, centres, len(weights))
@@ -160,7 +160,7 @@ def _votes(sample: Tensor, owner: Tensor, centres: Tensor, closest: Closest) -> 
 
 
 def sorted_places(owner: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The points sorted by cell, and the place of each among those of its cell."""
+    """The points sorted by cell, and the position of each within its cell."""
     order = owner.argsort(stable=True)
     places = torch.empty_like(order)
     places[order] = torch.arange(len(owner), device=owner.device) - (sizes.cumsum(0) - sizes)[owner[order]]

@@ -1,4 +1,4 @@
-"""Nearest-neighbour search, and the base graph G_base that it gives (section 3.2 of the paper)."""
+"""Nearest-neighbour search, and the base graph G_base built from it (section 3.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from garnet.parameters import Count, Rule, ShareAboveZero, require_parameters
 
 EXACT_UP_TO = 50_000
 _EXACT_ON_GPU = 300_000
-_ENTRIES = 8  # of an adjacency that a point counts for, where it is asked whether there is little to do
+_ENTRIES = 8  # adjacency entries that one point counts for when estimating whether there is little to do
 TRAINING = 24
-"""Points of the sample for each cell."""
+"""Sample points per cell."""
 
-# Points of a cell at least, times its fair share at most, and times as many where a GPU compares them.
+# Least points in a cell; most, as a multiple of the fair share; and the factor by which cells grow on a GPU.
 _SMALLEST_CELL, _LARGEST_CELL, _MORE_ON_GPU = 128, 4, 8
 
 
 class Neighbors(Protocol):
-    """Anything that finds the k nearest other points, in Euclidean distance, of each point."""
+    """Anything that finds the k other points nearest to each point in Euclidean distance."""
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
-        """Indices, shape (n, k) int64, nearest first, of the neighbours of the (n, d) points."""
+        """Indices of the neighbours of the (n, d) points, shape (n, k) int64, nearest first."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Every pair compared, in tiles of one matrix product and one top-k each; on CPU or CUDA."""
+    """Compares every pair, in tiles of one matrix product and one top-k each; on CPU or CUDA."""
 
     def __call__(self, points: Tensor, k: int, *, seed: int) -> Tensor:
         """See `Neighbors`."""
@@ -45,10 +45,10 @@ class Exact:
 
 
 class PointSource(Protocol):
-    """Points about their mean, wherever they lie."""
+    """Centred points, wherever they are stored."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of points."""
 
     def take(self, rows: Tensor) -> Tensor:
         """Some of them, (s, d)."""
@@ -57,7 +57,7 @@ class PointSource(Protocol):
         """The cell of each, (n,)."""
 
     def nearest(self, rows: Tensor, k: int) -> Tensor:
-        """The k nearest others of some of them, (s, k), by comparing them with all."""
+        """The k nearest others to some of them, (s, k), by comparing them with all points."""
 
     def closest(self, points: Tensor, centres: Tensor, count: int) -> Tensor:
         """See `garnet.neighbors.quantizer.closest`."""
@@ -91,15 +91,16 @@ class HeldPoints:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Points fall into cells; the points of a cell are compared with those of the cells around it, all at once.
+    """Points are grouped into cells; the points of a cell are compared with all those of nearby cells at once.
 
-    How many cells must be probed is not guessed: a sample is searched exactly, and tells where neighbours lie.
+    The number of cells to probe is not guessed: an exact search for a sample shows where neighbours lie.
 
     Attributes:
         recall: share of the true neighbours to find.
-        size: points in a cell, about; None is sqrt(n) / 5, at least 128, or eight times as many on a GPU.
-        max_probes: cells to search for the neighbours of a cell, at most.
-        sample: points whose true neighbours are looked up.
+        size: approximate number of points in a cell; None is sqrt(n) / 5, at least 128, or eight times as many on a
+            GPU.
+        max_probes: maximum number of cells to search for the neighbours of a cell.
+        sample: number of points whose true neighbours are computed.
     """
 
     recall: ShareAboveZero = 0.95
@@ -124,18 +125,18 @@ class Cells:
             return index.search(points, k, probes)
 
     def points_a_cell(self, n: int, *, on_gpu: bool = False) -> int:
-        """Points of a cell, about, where there are n."""
+        """Approximate number of points in a cell, if there are n points."""
         return self.size or max(_SMALLEST_CELL, round(n**0.5 / 5)) * (_MORE_ON_GPU if on_gpu else 1)
 
     def index(self, points: PointSource, k: int, *, size: int, seed: int) -> tuple[CellIndex, int, float]:
-        """The cells of some points, how many to probe for k neighbours, and the recall that this promises."""
+        """The cells of some points, how many to probe for k neighbours, and the expected recall."""
         n = len(points)
         shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         sample = points.take(shuffled[: TRAINING * n // size])
         quantizer = fit_quantizer(sample, n // size, seed=seed, reach=self.max_probes, closest=points.closest)
         owner = points.assign(quantizer)
         index = CellIndex.of(quantizer, owner, largest=_LARGEST_CELL * size, reach=self.max_probes)
-        some = shuffled[-self.sample :].to(owner.device)  # not those that the cells were made for
+        some = shuffled[-self.sample :].to(owner.device)  # not the points that the cells were fitted to
         truth = points.nearest(some, k)
         probes, reached = probes_needed(index.ranked[index.cell[some]], index.cell[truth], self.recall)
         if reached < self.recall - 1e-6:
@@ -157,7 +158,7 @@ def choose_neighbors(n: int, device: str = "cpu") -> Neighbors:
 
 
 def named_search(name: str) -> Neighbors:
-    """The search of a name, with its defaults: `exact` or `cells`."""
+    """The search with this name, `exact` or `cells`, with its default settings."""
     if not issubclass(type(name), str) or name not in _SEARCHES:
         raise ParameterError(f"There is no neighbour search {brief(name)}; choose one of {', '.join(_SEARCHES)}.")
     return _SEARCHES[name]()
@@ -165,7 +166,7 @@ def named_search(name: str) -> Neighbors:
 
 def _search_or_name(value: Any) -> str | None:
     named = issubclass(type(value), str) and value in _SEARCHES
-    # A class is callable, too, but is no search: its parentheses were forgotten.
+    # A class is callable, too, but is not a search: its parentheses were forgotten.
     fine = named or (callable(value) and not issubclass(type(value), type))
     return None if fine else f"one of {', '.join(map(repr, _SEARCHES))} or a search"
 
@@ -175,7 +176,7 @@ Search = Annotated[Neighbors | str, Rule(_search_or_name)]
 
 
 def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:
-    """The undirected edges that join each point to its neighbours, or a neighbour to it; shape (2, m).
+    """The undirected edges between each point and its neighbours; shape (2, m).
 
     Args:
         neighbors: (n, k) indices.
@@ -191,13 +192,13 @@ def union(neighbors: Tensor, nodes: Tensor | None = None) -> Tensor:
 
 
 def across(points: Tensor, first: Tensor, second: Tensor, k: int) -> Tensor:
-    """The undirected edges between two sides that join each point to its k nearest of the other side; shape (2, m).
+    """The undirected edges that join each point to its k nearest on the other side; shape (2, m).
 
     Args:
         points: (n, d) of all nodes.
         first: the nodes of one side.
-        second: those of the other.
-        k: neighbours of each point, or all points of the other side if these are fewer.
+        second: the nodes of the other side.
+        k: neighbours of each point; all points of the other side if there are fewer.
     """
     if not (len(first) and len(second)):
         return first.new_zeros(2, 0)
@@ -211,7 +212,7 @@ def across(points: Tensor, first: Tensor, second: Tensor, k: int) -> Tensor:
 
 
 def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int = 0) -> float:
-    """Share of the true nearest neighbours of a random sample of points that a search has found."""
+    """Share of a random sample's true nearest neighbours that a search has found."""
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(len(points), generator=generator)[:sample].to(points.device)
     return _overlap(_search(_centred(points, torch.float64), some, neighbors.shape[1])[1], neighbors[some])
@@ -220,17 +221,17 @@ def recall(points: Tensor, neighbors: Tensor, *, sample: int = 1000, seed: int =
 def _centred(points: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """The points about their mean: far from the origin, squares would drown the differences in float32.
 
-    Cells want the mean in float64, as that of points in parts is: its last bit decides in which of two cells a point
-    between them is, and every place is to find the same edges.
+    Cells need the mean in float64, as for points in parts: its last bit decides which of two cells a point between them
+    is in, and every place must find the same edges.
     """
     return (points - points.mean(dim=0, dtype=precision).to(points.dtype)).contiguous()
 
 
 def _overlap(truth: Tensor, found: Tensor) -> float:
-    """Share of the entries of each row of `truth` that the same row of `found` has."""
+    """Share of the entries of each row of `truth` that are in the same row of `found`."""
     return float((truth[:, :, None] == found[:, None, :]).any(dim=2).float().mean())
 
 
 def _search(points: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Squared distances and indices of the k nearest of all points to each query, exactly."""
+    """Squared distances and indices of the k points nearest to each query, exactly."""
     return nearest_in_pool(points[queries], queries, points, torch.arange(len(points), device=points.device), k)

@@ -1,4 +1,4 @@
-"""A stream of edges becomes a tiled graph, through files on disk, within a bound on memory."""
+"""Turns a stream of edges into a tiled graph, through files on disk, within a memory limit."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
 
 _UNFINISHED = "unfinished"
-# What NumPy, SciPy and torch take before any graph is there, and what is held of each node and each pair of a chunk.
+# Bytes that NumPy, SciPy and torch take before any graph is loaded, and bytes per node and per pair of a chunk.
 _BASELINE = 300 << 20
 _BYTES_A_NODE = 80
 _BYTES_A_PAIR = 200
-# What is held of each pair of a strip while that is sorted, without and with weights.
+# Bytes per pair of a strip while it is sorted, without and with weights.
 _BYTES_A_RECORD, _BYTES_A_WEIGHTED_RECORD = 28, 44
 _STRIP_SHARE = 4
-# Parts are cut between grains where they have so many of them.
+# Parts are cut between grains if they have this many of them.
 _GRAINS_A_PART = 4
 _LARGEST_CHUNK = 1 << 20
 _MOST = 2**31 - 1
@@ -53,23 +53,23 @@ def build_tiles(
 ) -> TiledGraph:
     """Cut a graph that need not fit in memory into tiles on disk, by the rules of `as_graph`.
 
-    The pairs are copied to disk once, then thrown in both directions into the strips of rows that they belong to, then
-    each strip is sorted on its own. Beside the tiles this takes up to 44 bytes of disk a pair for the time being. The
-    rows of a graph in memory are cut as they are.
+    The pairs are copied to disk once, then distributed in both directions to their strips of rows, then each strip is
+    sorted separately. Besides the tiles this temporarily takes up to 44 bytes of disk per pair. The rows of a graph in
+    memory are cut as they are.
 
     Args:
         source: what `open_source` reads.
-        folder: where the tiles shall be, in the directory of a run; what an earlier run left of it is removed.
-        memory: bytes that this process may hold at most, libraries included. Some numbers a node must fit in it.
-        parts: cut the nodes into at least so many parts, a number or a function of the numbers of nodes and of edges;
-            more where a strip would not fit in a quarter of the memory.
-        symmetrize: accept a directed graph and keep each of its edges in both directions.
-        progress: told of its steps.
-        run: who sorts; all who do must see the folder.
-        at_once: strips that one process sorts at the same time.
+        folder: the folder for the tiles, in the directory of a run; what an earlier run left of it is removed.
+        memory: bytes that this process may hold at most, libraries included. A few numbers per node must fit in it.
+        parts: minimum number of parts to cut the nodes into, or a function of the numbers of nodes and edges; more are
+            made where a strip would not fit in a quarter of the memory.
+        symmetrize: accept a directed graph and make each of its edges undirected.
+        progress: called with its steps.
+        run: what does the sorting; all its processes must see the folder.
+        at_once: number of strips that one process sorts at the same time.
 
     Raises:
-        GraphError: the source does not hold a graph; the message says why, as that of `load_graph` does.
+        GraphError: the source does not hold a graph; the message says why, as in `load_graph`.
         GarnetError: the memory is too small for this graph, or the disk is full.
     """
     if isinstance(parts, int) and parts < 1:
@@ -111,12 +111,12 @@ def build_tiles(
 
 
 def _chunk(memory: int) -> int:
-    """Pairs that are worked on at a time."""
+    """Number of pairs processed at a time."""
     return max(1, min(_LARGEST_CHUNK, memory >> 11))
 
 
 def _cut_strips(graph: Graph, folder: Path, bounds: Sequence[int]) -> None:
-    """The strips of a graph whose rows are there as they shall be."""
+    """The strips of a graph whose rows are already in their final form."""
     matrix = graph.adjacency
     for i, (first, last) in enumerate(pairwise(bounds)):
         starts = matrix.indptr[first : last + 1]
@@ -144,7 +144,7 @@ def _distributed(spool: Spool, names: NDArray[Any] | None, bounds: tuple[int, ..
 def _with_nodes(
     source: EdgeSource, folder: Path, bounds: tuple[int, ...], names: NDArray[Any] | None, chunk: int
 ) -> TiledGraph:
-    """Complete the tiles with all that belongs to nodes: features, labels, split and names."""
+    """Complete the tiles with the data of the nodes: features, labels, split and names."""
     features = source.features
     return finish(
         folder,
@@ -159,11 +159,11 @@ def _with_nodes(
 
 
 def _read(source: EdgeSource, spool: Spool, memory: int) -> tuple[NDArray[Any] | None, NDArray[np.int64]]:
-    """Copy all pairs but loops and those of weight zero to disk.
+    """Copy all pairs to disk, except loops and those of weight zero.
 
     Returns:
-        The names of the nodes, sorted, where the ends of pairs are names other than the nodes' numbers; and how many
-        pairs each node is an end of.
+        The sorted names of the nodes, if pairs are given by names other than node numbers; and in how many pairs each
+        node occurs.
     """
     counter = Counter(source.num_nodes)
     _require_room(counter.num_nodes, memory)
@@ -196,9 +196,9 @@ def _bounds(
     parts: int | Callable[[int, int], int] | None,
     features: FeatureRows | None,
 ) -> tuple[int, ...]:
-    """Cut the nodes into parts, none of which has over twice an equal share of nodes or of pairs, but for some nodes.
+    """Cut the nodes into parts, none with over twice an equal share of nodes or of pairs, give or take a few nodes.
 
-    Where that is fair enough, a part is a number of whole grains: see `grain_of`.
+    Where that is balanced enough, a part consists of whole grains; see `grain_of`.
     """
     n, total, share = len(counts), int(counts.sum()), memory // _STRIP_SHARE
     if not n:
@@ -220,7 +220,7 @@ def _bounds(
         cuts = np.searchsorted(cost, cost[-1] * steps / wanted)
         grain = grain_of(n) if _GRAINS_A_PART * grain_of(n) * wanted <= n else 1
         units, cuts = -(-n // grain), (cuts + grain // 2) // grain
-        # No part is empty, however the shares fall.
+        # No part is empty, whatever the shares.
         cuts = np.minimum(np.maximum.accumulate(cuts - steps) + steps, units - steps[::-1])
         cuts[0], cuts[-1] = 0, units
         cuts = np.minimum(cuts * grain, n)
@@ -230,7 +230,7 @@ def _bounds(
 
 
 def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...], at_once: int) -> list[int]:
-    """Write the features of every part; the checksums of their files."""
+    """Write the features of every part; returns the checksums of their files."""
     if not bounds[-1]:
         empty = np.zeros((0, features.width), np.float32)
         return [write_features(folder, 0, [sp.csr_array(empty) if features.sparse else empty])]
@@ -239,7 +239,7 @@ def _copy_features(features: FeatureRows, folder: Path, bounds: tuple[int, ...],
 
 
 def _cut(pieces: Iterator[FeatureBlock], bounds: tuple[int, ...]) -> Iterator[tuple[int, FeatureBlock]]:
-    """The pieces, cut where a part ends, each with the number of its part."""
+    """The pieces, split where parts end, each with the number of its part."""
     part = begin = 0
     for piece in pieces:
         end = begin + piece.shape[0]

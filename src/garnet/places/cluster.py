@@ -1,7 +1,7 @@
 """Work on a Dask cluster instead of in this process.
 
-A task is a function and the names of files. What is large in it, and the same for many, such as the quantizer or the
-list of the tiles, is scattered once, and workers have it from one another; the scheduler sees neither.
+A task is a function and the names of files. Large values shared by many tasks, such as the quantizer or the list of
+tiles, are scattered once, and workers get them from one another; the scheduler sees none of them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from garnet.io.removal import remove
 from garnet.places.row_store import Done
 from garnet.places.tiles import TiledGraph
 
-_LARGE = 1 << 18  # bytes of an array from which on it is scattered
+_LARGE = 1 << 18  # bytes from which an array is scattered
 _ATTEMPTS = 5
-_AT_ONCE = 256  # tasks in a message to the scheduler
-_WAIT = 5  # seconds for a scheduler, and for a first worker
-_LOOK, _LOOKS = 5, 12  # seconds between two looks for workers, and in how many in a row there may be none
-_GLANCE, _GLANCES = 0.05, 20  # seconds between two looks at whether the scheduler is there, and how many
-_SPILL = 0.7  # share of its limit from which on a worker moves values to its disk
-_PROCESS = secrets.token_hex(8)  # machines may give the same number to their processes
+_AT_ONCE = 256  # tasks per message to the scheduler
+_WAIT = 5  # seconds to wait for a scheduler, and for a first worker
+_LOOK, _LOOKS = 5, 12  # seconds between two checks for workers, and how many in a row may find none
+_GLANCE, _GLANCES = 0.05, 20  # seconds between two checks for the scheduler, and how many
+_SPILL = 0.7  # share of its limit at which a worker spills values to disk
+_PROCESS = secrets.token_hex(8)  # processes on different machines may have the same number
 
 
 def client_or_address(value: Any) -> str | None:
-    """Dask is not imported for the question, so whatever takes tasks counts as a client until it is asked to."""
+    """Dask is not imported to check this, so anything that takes tasks counts as a client until it is used."""
     fine = issubclass(type(value), str) or callable(getattr(type(value), "submit", None))
     return None if fine else "a distributed.Client or the address of a scheduler"
 
@@ -49,9 +49,9 @@ class Capacity:
     """What the workers of a cluster can do.
 
     Attributes:
-        threads: tasks that all do at the same time.
-        at_once: tasks that one process does at the same time, at most; several workers may share a process.
-        memory: bytes that every process may hold before its workers find it too much; None where none has a limit.
+        threads: tasks that all workers together run at the same time.
+        at_once: most tasks that one process runs at the same time; several workers may share a process.
+        memory: bytes that every process may hold before its workers exceed their limits; None if there are none.
     """
 
     threads: int
@@ -60,16 +60,16 @@ class Capacity:
 
 
 class ClusterRun:
-    """Sends every task to a worker and waits for all of them: see `garnet.places.row_store.Run`.
+    """Sends every task to a worker and waits for all of them; see `garnet.places.row_store.Run`.
 
-    A task that was on a worker when it was lost is done again by another.
+    If a worker is lost, another repeats its task.
 
     Args:
         client: a `distributed.Client`, or the address of a scheduler, such as tcp://10.0.0.1:8786.
 
     Raises:
         MissingExtra: Dask is not installed.
-        ParameterError: it is neither, or nobody answers at the address.
+        ParameterError: it is neither, or nothing answers at the address.
         GarnetError: the cluster has no workers.
     """
 
@@ -82,7 +82,7 @@ class ClusterRun:
         if isinstance(client, str):
             try:
                 if not client.startswith("inproc://"):
-                    # A client that is given what is no address would be left half made.
+                    # A client given something other than an address would be left half built.
                     get_address_host_port(client)
                 client = Client(client, timeout=_WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
             except (OSError, ValueError) as error:
@@ -106,11 +106,11 @@ class ClusterRun:
 
     @property
     def workers(self) -> int:
-        """Workers that are there now."""
+        """Number of workers at present."""
         return len(self._client.ncores())  # type: ignore[no-untyped-call]
 
     def seats(self) -> list[str]:
-        """The workers that are there now, each as often as it has threads, in a fixed order.
+        """The present workers, each as often as it has threads, in a fixed order.
 
         Raises:
             GarnetError: there are none.
@@ -121,19 +121,19 @@ class ClusterRun:
         return [worker for worker in sorted(threads) for _ in range(threads[worker])]
 
     def capacity(self) -> Capacity:
-        """What the workers that are there now can do.
+        """What the present workers can do.
 
         Raises:
             GarnetError: there are none.
         """
-        # The scheduler knows threads and limits too, but not which workers are threads of one process.
+        # The scheduler also knows threads and limits, but not which workers share a process.
         found = self._client.run(_described).values()
         if not found:
             raise self._alone()
         threads: Counter[str] = Counter()
         for process, count, _ in found:
             threads[process] += count
-        # Each worker holds the memory of the whole process against its own limit.
+        # Each worker compares the memory of the whole process with its own limit.
         limits = [limit for *_, limit in found if limit]
         return Capacity(
             threads=threads.total(),
@@ -155,7 +155,7 @@ class ClusterRun:
         """Refuse a folder that not all workers see.
 
         Raises:
-            GarnetError: a worker does not find there what is written here.
+            GarnetError: a worker does not find in it a file written here.
         """
         token = folder / f"tmp-{secrets.token_hex(8)}"
         token.touch()
@@ -171,7 +171,7 @@ class ClusterRun:
             )
 
     def everywhere(self, work: Callable[[], None]) -> None:
-        """Call a function in the process of every worker; one that is lost meanwhile needs it no more."""
+        """Call a function in the process of every worker; one lost meanwhile no longer needs it."""
         with suppress(OSError, RuntimeError):
             self._client.run(work, on_error="ignore")
 
@@ -183,13 +183,13 @@ class ClusterRun:
         done: Done | None = None,
         where: Sequence[str] | None = None,
     ) -> list[Any]:
-        """What the function gives for the arguments of each task, in their order.
+        """The results of the function for the arguments of each task, in order.
 
         Args:
             work: the function.
-            tasks: the arguments of each.
+            tasks: the arguments of each task.
             done: see `Run`.
-            where: the worker of each, as long as it is there; None where any will do.
+            where: the worker for each task, as long as it exists; None where any will do.
 
         Raises:
             GarnetError: the scheduler or all workers are lost.
@@ -218,7 +218,7 @@ class ClusterRun:
                 values = self._scattered(large)
             except TimeoutError as error:
                 raise self._alone() from error
-            except OSError:  # a worker was lost while it was sent to
+            except OSError:  # a worker was lost while data was sent to it
                 continue
             try:
                 futures = self._sent(work.__name__, packed, values, where)
@@ -227,7 +227,7 @@ class ClusterRun:
             except CancelledError as error:
                 if not self._answers():
                     raise self._lost() from error
-                # What was scattered went with the last worker that had it.
+                # The scattered values went with the last worker that held them.
                 self._graphs.clear()
             except KilledWorker as error:
                 raise GarnetError(
@@ -250,11 +250,11 @@ class ClusterRun:
         ]
 
     def _scattered(self, large: Sequence[Any]) -> list[Any]:
-        """Futures of large values that a worker has; graphs stay there, because they never change."""
+        """Futures of large values held by a worker; graphs stay there, because they never change."""
         new = [value for value in large if id(value) not in self._graphs]
         found = {}
         if new:
-            # Not to all at once: that waits for ever for a worker that is lost meanwhile. The others ask for it.
+            # Not to all at once: that waits for ever if a worker is lost meanwhile. The others fetch it.
             sent = self._client.scatter(new, hash=False, timeout=_LOOK * _LOOKS)  # type: ignore[no-untyped-call]
             found = {id(value): future for value, future in zip(new, sent, strict=True)}
         self._graphs |= {id(value): (value, found[id(value)]) for value in new if isinstance(value, TiledGraph)}
@@ -262,10 +262,10 @@ class ClusterRun:
         return [known[id(value)] for value in large]
 
     def _await(self, futures: Sequence[Any], done: Done | None) -> None:
-        """Wait for all, or for the first that fails, as long as there are workers."""
+        """Wait for all, or for the first failure, as long as there are workers."""
         from distributed import as_completed
 
-        # The loop of this client: without it, that of whichever client is the default is taken.
+        # The loop of this client: otherwise that of the default client is used.
         left, looks, loop = set(futures), 0, self._client.loop
         if done is not None:
             done(0, len(futures))
@@ -283,7 +283,7 @@ class ClusterRun:
                     raise self._alone() from None
 
     def _answers(self) -> bool:
-        """Whether the scheduler is still there; the client may take a moment to notice that it is not."""
+        """Whether the scheduler is still there; the client may take a moment to notice if it is not."""
         for _ in range(_GLANCES):
             if self._client.status != "running":
                 return False
@@ -301,7 +301,7 @@ class ClusterRun:
 
 
 def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple[list[bytes], list[Any]]:
-    """Each task as bytes, and the large values of them all, which the bytes only point to."""
+    """Each task as bytes, and the large values of all tasks, which the bytes refer to."""
     import cloudpickle
 
     places: dict[int, int] = {}
@@ -325,7 +325,7 @@ def _packed(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> tuple
 
 
 def _bytes(value: Any) -> int:
-    """What an array would take if it were pickled: a tensor takes all of its storage, however little of it it shows."""
+    """The pickled size of an array: a tensor takes its whole storage, however little of it is visible."""
     if isinstance(value, torch.Tensor):
         return value.untyped_storage().nbytes()
     return value.nbytes if isinstance(value, np.ndarray) else 0
@@ -341,7 +341,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _described(dask_worker: Any) -> tuple[str, int, int | None]:
-    """The process that a worker is in, its threads, and the bytes that it may hold, if there is a limit."""
+    """The process of a worker, its threads, and its memory limit in bytes, if there is one."""
     return f"{_PROCESS}-{os.getpid()}", dask_worker.state.nthreads, dask_worker.memory_manager.memory_limit
 
 
@@ -350,6 +350,6 @@ def _has(package: str) -> bool:
 
 
 def _do(packed: bytes, values: Sequence[Any]) -> Any:
-    """What a worker does."""
+    """Run a task on a worker."""
     work, task = _Unpacker(packed, values).load()
     return work(*task)

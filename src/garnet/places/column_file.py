@@ -1,4 +1,4 @@
-"""Columns of one length in one file, some rows of some of which can be read, with a checksum of all of them."""
+"""Equally long columns in one file, readable by column and by rows, with a checksum over all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from garnet.io.atomic import atomic_path
 Layout = Mapping[str, type[Any]]
 """The names of the columns, in their order, and what each holds."""
 
-_HEAD = 16  # bytes of the number of rows, and of the checksum of the columns
+_HEAD = 16  # bytes for the number of rows and the checksum of the columns
 _PIECE = 1 << 20
 
 
@@ -35,7 +35,7 @@ def write_columns(file: Path, layout: Layout, columns: Sequence[Any]) -> None:
 def read_columns(
     file: Path, layout: Layout, names: Sequence[str], *, begin: int = 0, end: int | None = None
 ) -> list[NDArray[Any]]:
-    """Some of the columns, or some rows of them.
+    """Read some of the columns, or some of their rows.
 
     Raises:
         GarnetError: the file is missing or truncated.
@@ -52,14 +52,14 @@ def read_columns(
 
 
 def is_complete(file: Path, layout: Layout) -> bool:
-    """Whether the file is there and as long as it says."""
+    """Whether the file exists and is as long as it says."""
     size = file.stat().st_size if file.is_file() else 0
     row = sum(np.dtype(kind).itemsize for kind in layout.values())
     return size >= _HEAD and size == _HEAD + row * int(np.fromfile(file, np.int64, 1)[0])
 
 
 def is_unchanged(file: Path, layout: Layout) -> bool:
-    """Whether the file is there with all the bytes that were written."""
+    """Whether the file exists with all the bytes that were written."""
     if not is_complete(file, layout):
         return False
     with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""What the stages of a purification are reckoned to cost, in seconds, memory, disk, and bytes read and written."""
+"""Estimated costs of the stages of a purification: seconds, memory, disk, and bytes read and written."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Cost:
 
     Attributes:
         name: of the stage.
-        seconds: from its begin to its end, but for the time that storage keeps anybody waiting.
-        memory: bytes of a process at its worst.
-        disk: bytes on disk at its worst.
-        read: bytes that are read from files, by all processes together; those that a system still has in memory, too.
-        written: bytes that are written to files.
+        seconds: from its start to its end, not counting time spent waiting for storage.
+        memory: peak bytes of a process.
+        disk: peak bytes on disk.
+        read: bytes read from files by all processes together, including those cached by the system.
+        written: bytes written to files.
     """
 
     name: str
@@ -75,19 +75,19 @@ class Cost:
 
 
 class Sizes:
-    """The numbers that all costs are made of.
+    """The numbers that all costs are computed from.
 
     Args:
-        settings: what the parameters become on the graph.
+        settings: the parameters as resolved for the graph.
         extent: the size of the graph.
-        cut: what decides into how many parts it is cut; None in memory.
-        there: what the workers of a cluster can do; None without one.
+        cut: what determines the number of parts; None in memory.
+        there: what the workers of a cluster can do; None without a cluster.
     """
 
     def __init__(self, settings: Settings, extent: Extent, cut: Cut | None, there: Capacity | None = None) -> None:
         self.settings, self.extent, self.cut, self.there = settings, extent, cut, there
         self.n, self.m, features = extent.shape.nodes, extent.shape.edges, extent.shape.features
-        # A matrix has each edge twice, of which nobody knows before it is read.
+        # A matrix may have each edge twice, which is not known before it is read.
         self.parts = 1 if cut is None else cut.parts(self.n, max(extent.pairs, self.m))
         reduced = 0 if settings.features == "none" else min(features, settings.feature_rank or features)
         self.width = settings.rank + reduced
@@ -96,13 +96,13 @@ class Sizes:
         self.edges = self.n * settings.k + self.m
 
     def costs(self) -> tuple[Cost, ...]:
-        """Those of the stages of a purification."""
+        """The costs of the stages of a purification."""
         if self.cut is None:
             return self.embed(), self.neighbours(), self.prune()
         return self.tile(), self.embed(), self.neighbours(), self.prune()
 
     def tile(self) -> Cost:
-        """To cut the graph into tiles, which this process does alone; and once more, with planted edges."""
+        """Cutting the graph into tiles, which this process does alone; and again with planted edges."""
         extent = self.extent
         seconds = (SECONDS_A_LINE if extent.text else SECONDS_A_PAIR) * extent.pairs
         seconds += SECONDS_A_FEATURE_BYTE * extent.feature_bytes
@@ -117,7 +117,7 @@ class Sizes:
         )
 
     def embed(self) -> Cost:
-        """To find the eigenvectors, and the points."""
+        """Finding the eigenvectors and the points."""
         n, columns, together = self.n, self.columns, self.together
         blocks = math.ceil(columns / self.block)
         row = _NUMBER * n * self.block
@@ -128,7 +128,7 @@ class Sizes:
         in_files = 1 - self.held_blocks / max(self.blocks, 1)
         if together:
             waits, calls = blocks * SECONDS_A_STEP, CALLS_A_FILTER * self.basis / self.block
-            # Each worker reads the tables of all rows; what it writes it does not read.
+            # Each worker reads the tables of all rows, except those it wrote.
             read, tiles = blocks * self.tasks * row, self.tiles + self.planted
         else:
             seconds += blocks * self.parts * SECONDS_A_BLOCK
@@ -151,7 +151,7 @@ class Sizes:
         )
 
     def neighbours(self) -> Cost:
-        """To search for the neighbours of each node."""
+        """Searching for the neighbours of each node."""
         n, width, points, k = self.n, self.width, _NUMBER * self.n * self.width, self.settings.k
         seconds, read, written = SECONDS_AN_EXACT_COORDINATE * n * n * width, self.parts * points, 0
         if n > EXACT_UP_TO:
@@ -172,7 +172,7 @@ class Sizes:
         )
 
     def prune(self) -> Cost:
-        """To score all edges, and to write those that stay."""
+        """Scoring all edges, and writing those that stay."""
         settings, points = self.settings, _NUMBER * self.n * self.width
         planted = settings.support == "planted"
         counts = planted or bool(settings.overlap and settings.support is not None)
@@ -181,7 +181,7 @@ class Sizes:
         result = 8 * 2 * self.edges + _NUMBER * self.n * self.parts
         scored = SCORED_AN_EDGE * self.edges
         memory = max(self.rows, BYTES_AN_EDGE * self.edges // self.parts)
-        # Each tile asks for the points of its parts and, to count shared neighbours, for their rows of tiles.
+        # Each tile needs the points of its parts and, to count shared neighbours, their rows of tiles.
         read = (1 + planted) * (self.parts + 1) * (points + (self.tiles + self.planted if counts else 0))
         return self.cost(
             "prune",
@@ -212,14 +212,14 @@ class Sizes:
 
         Args:
             name: of the stage.
-            memory: bytes of a task at its worst; in memory beside the graph.
+            memory: peak bytes of a task; in memory, besides the graph.
             disk: bytes on disk.
-            read: bytes that are read.
-            written: bytes that are written.
+            read: bytes read.
+            written: bytes written.
             alone: seconds of this process.
-            shared: seconds of what workers share, if one did it all.
-            calls: how often they are given something to do.
-            tasks: how many tasks that is each time; as many as there are parts, if nothing is said.
+            shared: seconds of the work that workers share, if one did it all.
+            calls: how often they are given work.
+            tasks: number of tasks each time; by default the number of parts.
         """
         if self.cut is None:
             graph = 8 * 2 * self.m + self.extent.feature_bytes
@@ -234,7 +234,7 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Columns that meet the matrix."""
+        """Number of columns that the matrix multiplies."""
         return PRODUCTS + PRODUCTS_A_PAIR * self.settings.rank
 
     @property
@@ -249,26 +249,26 @@ class Sizes:
 
     @property
     def together(self) -> int:
-        """Columns that workers take through a filter together; 0 where products are made tile by tile."""
+        """Columns that workers filter together; 0 where products are computed tile by tile."""
         if self.cut is None or self.there is None:
             return 0
         return self.cut.columns(self.n, self.parts, self.adjacency, threads=self.there.threads)
 
     @property
     def shared(self) -> int:
-        """Bytes of a task that has its share of the rows of the adjacency, and the table of all rows of a block."""
+        """Bytes of a task that holds its share of the adjacency's rows, and the table of all rows of a block."""
         columns = min(self.together, self.block)
         table = _NUMBER * self.n * columns * (self.tasks + COPIES_OF_A_COLUMN) // self.tasks
         return columns and self.adjacency // self.tasks + table
 
     @property
     def shared_neighbors(self) -> float:
-        """Seconds to count the neighbours that the ends of each edge share."""
+        """Seconds to count the common neighbours of each edge's endpoints."""
         return SECONDS_A_SHARED_NEIGHBOR * self.m * 2 * self.m / max(self.n, 1)
 
     @property
     def rows(self) -> int:
-        """Bytes of the points of a part, as often as the hungriest task has them."""
+        """Bytes of the points of a part, times the copies that the most demanding task holds."""
         return COPIES_OF_A_ROW * _NUMBER * self.n * self.width // self.parts
 
     @property
@@ -278,7 +278,7 @@ class Sizes:
 
     @property
     def planted(self) -> int:
-        """Bytes that planted edges add to the tiles when these are written once more; 0 where nothing is planted."""
+        """Bytes that planted edges add to the tiles when these are written again; 0 where nothing is planted."""
         new = min(MOST_PLANTED, round(PLANTED * self.m))
         return 2 * _NUMBER * new if self.settings.support == "planted" else 0
 
@@ -289,12 +289,12 @@ class Sizes:
 
     @property
     def blocks(self) -> int:
-        """Bytes of the solver's basis and of the blocks beside it."""
+        """Bytes of the solver's basis and its other blocks."""
         return _NUMBER * self.n * (self.basis + 2 * self.settings.rank)
 
     @property
     def held_blocks(self) -> int:
-        """How many of them stay in memory; workers do not see what this process holds."""
+        """How many of these bytes stay in memory; workers do not see what this process holds."""
         if self.cut is None or self.there is not None:
             return 0
         return min(self.blocks, self.cut.spare(self.n, self.parts))

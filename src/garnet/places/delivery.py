@@ -1,4 +1,4 @@
-"""The folder of a result: whether it is one of ours, and which run made it."""
+"""The folder of a result: whether it is ours, and which run made it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Delivered:
     """A result that a folder holds.
 
     Attributes:
-        files: names of its files, the manifest among them; there may be others in the folder, which are the user's.
-        run: which run made it, 16 hex digits; empty if it is not known.
-        facts: what that run found, as it wrote it down.
+        files: names of its files, including the manifest; any others in the folder are the user's.
+        run: which run made it, 16 hex digits; empty if unknown.
+        facts: what that run found, as it recorded it.
         checks: CRC-32 of each file but the manifest.
     """
 
@@ -39,12 +39,12 @@ class Delivered:
 
 
 def manifest_name(output: Path) -> str:
-    """What the manifest is called in a folder of tiles, or of a table."""
+    """The name of the manifest in a folder of tiles, or of a table."""
     return TABLE_MANIFEST if is_table(output) else MANIFEST
 
 
 def delivered(output: Path, name: str = "") -> Delivered | None:
-    """The result in a folder; None if there is none of ours, or its manifest is damaged.
+    """The result in a folder; None if there is none, or its manifest is damaged.
 
     Args:
         output: the folder.
@@ -57,7 +57,7 @@ def delivered(output: Path, name: str = "") -> Delivered | None:
             return None
         result = manifest.get("result") or {"run": "", "facts": {}, "ledger": {}}
         checks = {**manifest["checks"], **result["ledger"]}
-        # A manifest that somebody else made could name files that are not ours to replace.
+        # A foreign manifest could name files that are not ours to replace.
         if not all(_OURS.fullmatch(file) for file in checks):
             return None
         return Delivered(frozenset({name, *checks}), str(result["run"]), dict(result["facts"]), checks)
@@ -66,7 +66,7 @@ def delivered(output: Path, name: str = "") -> Delivered | None:
 
 
 def made_by(output: Path, run: str, name: str = "") -> Delivered | None:
-    """The result in a folder, if it is that of this run and every byte is as it was written; see `delivered`."""
+    """The result in a folder, if it is this run's and every byte is as written; see `delivered`."""
     found = delivered(output, name)
     if found is None or found.run != run:
         return None
@@ -78,9 +78,9 @@ def made_by(output: Path, run: str, name: str = "") -> Delivered | None:
 
 
 def describe(staged: Path, output: Path, run: str, facts: dict[str, Any], name: str = "") -> None:
-    """Add to the manifest of a finished folder which run made it, and what that found; a table's is made here.
+    """Record in a finished folder's manifest which run made it, and what that found; a table's is created here.
 
-    The files of a ledger are no part of the graph, but of the result: they go with it when it is replaced.
+    The files of a ledger belong to the result, not to the graph: they go when it is replaced.
 
     Args:
         staged: the folder, in the directory of the run.
@@ -102,19 +102,19 @@ def describe(staged: Path, output: Path, run: str, facts: dict[str, Any], name: 
 
 
 def require_free(output: Path, *, overwrite: bool, name: str = "", what: str = "a finished graph") -> Delivered | None:
-    """Refuse a folder in which a result may not be laid.
+    """Refuse a folder in which a result may not be placed.
 
     Args:
         output: the folder, which need not exist.
         overwrite: whether an earlier result of ours may be replaced.
         name: of the manifest; by default that of a graph.
-        what: such a result is, in words.
+        what: the kind of result, in words.
 
     Returns:
-        The earlier result that is to be replaced; None where there is none.
+        The earlier result to be replaced; None if there is none.
 
     Raises:
-        GarnetError: it has files of somebody else, or an earlier result that may not be replaced.
+        GarnetError: it has foreign files, or an earlier result that may not be replaced.
     """
     if not output.is_dir() or not any(output.iterdir()):
         return None

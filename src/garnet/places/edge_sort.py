@@ -1,4 +1,4 @@
-"""What is kept while a graph is cut into tiles: its pairs, in files, and how many of them each node has."""
+"""Data kept while a graph is cut into tiles: its pairs, in files, and how many each node has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from garnet.places.strips import Piece
 
 
 class Spool:
-    """A file of all pairs as they came, in a folder of its own in a run's directory."""
+    """A file of all pairs as they came, in its own folder in a run's directory."""
 
     def __init__(self, folder: Path, chunk: int) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class Spool:
         folder.mkdir()
 
     def add(self, heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[np.float32] | None) -> None:
-        """Keep some pairs, whose ends are any integers."""
+        """Keep some pairs, whose endpoints are any integers."""
         weighted = weights is not None and bool((weights != 1).any())
         self.weighted |= weighted
         place = self.pieces[-1].place + self.pieces[-1].nbytes if self.pieces else 0
@@ -36,18 +36,18 @@ class Spool:
                 stream.write(np.ascontiguousarray(array).data)
 
     def drop(self) -> None:
-        """Remove the pairs, which are needed no more."""
+        """Remove the pairs, which are no longer needed."""
         with writing(self.folder):
             remove(self.folder / "pairs")
 
     def remove(self) -> None:
-        """Remove the folder with all in it."""
+        """Remove the folder and everything in it."""
         with writing(self.folder):
             remove(self.folder)
 
 
 class Counter:
-    """How many pairs each node is an end of; where nodes are known by name only, which names there are, too."""
+    """Counts the pairs of each node; if nodes are known by name only, also collects the names."""
 
     def __init__(self, num_nodes: int | None) -> None:
         self._named = num_nodes is None
@@ -57,11 +57,11 @@ class Counter:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that are known so far; of those known by name, some that came last may be missing."""
+        """Number of nodes so far; of those known by name, the latest may be missing."""
         return len(self._counts)
 
     def add(self, heads: NDArray[Any], tails: NDArray[Any], proper: NDArray[np.bool_]) -> None:
-        """Count the ends of the pairs that are `proper`; the others are only known from then on."""
+        """Count the endpoints of the `proper` pairs; those of the others only become known."""
         if not self._named:
             np.add.at(self._counts, heads[proper], 1)
             np.add.at(self._counts, tails[proper], 1)
@@ -69,12 +69,12 @@ class Counter:
         names, places = np.unique(np.concatenate([heads, tails]), return_inverse=True)
         counts = np.bincount(places[np.concatenate([proper, proper])], minlength=len(names))
         self._waiting.append((names, counts))
-        # Merging only when as much is waiting as there is makes the cost of all merges that of sorting once or twice.
+        # Merging only when as much is waiting as is merged makes all merges cost no more than one or two sorts.
         if sum(len(names) for names, _ in self._waiting) > len(self._names):
             self._merge()
 
     def result(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-        """The sorted names, None where nodes came as numbers; and the counts."""
+        """The sorted names, or None if nodes came as numbers; and the counts."""
         if not self._named:
             return None, self._counts
         self._merge()

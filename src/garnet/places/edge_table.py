@@ -1,4 +1,4 @@
-"""A purified graph as a table of edges: a folder of Parquet files, as Dask and Spark write them, one for each task."""
+"""A purified graph as an edge table: a folder of Parquet files, as Dask and Spark write them, one per task."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ NEEDED = ("pyarrow", "A Parquet table", "pygarnet[parquet]")
 TABLE_MANIFEST = "_garnet.json"
 """What a table's folder holds, and which run made it; readers of tables pass over what begins with a low line."""
 
-_ROWS = 1 << 20  # edges that are written at once
+_ROWS = 1 << 20  # edges written at once
 
 
 @dataclass(frozen=True)
 class EdgeTable:
-    """A graph as a folder of Parquet files with the columns source, target and weight, every undirected edge once.
+    """A graph as a folder of Parquet files with the columns source, target and weight; each undirected edge once.
 
-    Source and target are the users' own names of the nodes, or their numbers where they have no names.
+    Source and target are the user's own node names, or node numbers if there are no names.
 
     Attributes:
         folder: where the files are.
         num_nodes: number of nodes, n.
         num_edges: undirected edges, m.
-        left_out: what the input had of its nodes that a table of edges cannot hold.
+        left_out: node data of the input that an edge table cannot hold.
     """
 
     folder: Path
@@ -50,21 +50,21 @@ class EdgeTable:
     left_out: tuple[str, ...]
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory; of nodes with names, those that have an edge."""
+        """The whole graph in memory; if nodes have names, only those with edges."""
         return load_graph(self.folder, symmetrize=True)
 
 
 def write_table(
     graph: TiledGraph, store: RowStore, rows: Sequence[Sequence[Path]], choice: Choice, output: Path
 ) -> None:
-    """Write the edges that stay, one file for each row of tiles; a file that is there is not written again.
+    """Write the edges that stay, one file per row of tiles; an existing file is not written again.
 
     Args:
         graph: the input.
-        store: who does it.
+        store: does the work.
         rows: for each part i, the files of scored edges of the tiles (i, i), (i, i + 1) and so on.
-        choice: which of them stay.
-        output: folder of the table, which must exist; what is in it belongs to this table.
+        choice: which edges stay.
+        output: folder of the table, which must exist; its contents belong to this table.
 
     Raises:
         GarnetError: a file cannot be read or written.
@@ -79,23 +79,23 @@ def write_table(
 
 
 def table_of(graph: TiledGraph, output: Path, edges: int) -> EdgeTable:
-    """The table in a folder that was made of a tiled graph and has so many edges."""
+    """The table in a folder, made from a tiled graph, with this many edges."""
     files = {"features": "node-features-0.bin", "labels": "node-labels.npy", "split": SPLIT_FILES[0]}
     left_out = tuple(part for part, file in files.items() if file in graph.sizes)
     return EdgeTable(output, graph.num_nodes, edges, left_out)
 
 
 def is_table(output: Path) -> bool:
-    """Whether the name of a folder asks for a table of edges instead of tiles."""
+    """Whether the name of a folder asks for an edge table instead of tiles."""
     return output.suffix.lower() == ".parquet"
 
 
 def require_writable_table(names: NDArray[Any] | None) -> None:
-    """Say now, before hours of work, that no table with these names of nodes can be written.
+    """Fail now, before hours of work, if no table with these node names can be written.
 
     Raises:
         MissingExtra: pyarrow is not installed.
-        GraphError: a name is no text that UTF-8 has.
+        GraphError: a name cannot be encoded as UTF-8.
     """
     _pyarrow()
     if names is not None and names.dtype.kind == "U" and len(names):
@@ -106,11 +106,11 @@ def require_writable_table(names: NDArray[Any] | None) -> None:
 
 
 def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], choice: Choice, target: Path) -> None:
-    """Write the edges of the tiles (i, i), (i, i + 1) and so on that stay, tile after tile."""
+    """Write the edges that stay of the tiles (i, i), (i, i + 1) and so on, tile by tile."""
     arrow, parquet = _pyarrow()
     left = _names(graph, i)
     name = arrow.string() if left.dtype.kind == "U" else arrow.int64()
-    # An edge list has no node without edges, but for what its metadata say.
+    # An edge list has no nodes without edges, except through its metadata.
     facts = {NUM_NODES: str(graph.num_nodes).encode()} if graph.names(i) is None else {}
     schema = arrow.schema([("source", name), ("target", name), ("weight", arrow.float32())], metadata=facts)
     with (
@@ -129,7 +129,7 @@ def _write_part(graph: TiledGraph, i: int, files: Sequence[Path], choice: Choice
 
 
 def _names(graph: TiledGraph, i: int) -> NDArray[Any]:
-    """What the nodes of part i are called: by their numbers, where they have no names."""
+    """The names of the nodes of part i, or their numbers if they have no names."""
     names = graph.names(i)
     return np.arange(graph.bounds[i], graph.bounds[i + 1]) if names is None else names
 

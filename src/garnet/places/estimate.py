@@ -1,4 +1,4 @@
-"""What purifying a graph will take, said before it begins."""
+"""What purifying a graph will cost, estimated beforehand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from garnet.purify.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """The workers of a cluster that are there now.
+    """The present workers of a cluster.
 
     Attributes:
-        count: how many there are.
-        threads: tasks that all do at the same time.
-        at_once: tasks that one process does at the same time.
+        count: number of workers.
+        threads: tasks that all workers together run at the same time.
+        at_once: tasks that one process runs at the same time.
         memory: bytes that each process may hold.
     """
 
@@ -32,20 +32,20 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a purification or an audit will take.
+    """What a purification or an audit will cost.
 
-    Seconds are those of cores of an AMD EPYC, on which the rates of `garnet.places.costs` were measured; another
-    machine may need a third or three times of it. How many products the solver needs depends on the spectrum, which
-    nobody knows before, and so does the number of cells that must be searched. On a cluster, what workers do is divided
-    among their threads, as far as there are parts for all; sending them their tasks is counted, waiting for storage is
-    not: what is read and written tells how fast that has to be.
+    Seconds are for cores of an AMD EPYC, on which the rates of `garnet.places.costs` were measured; another machine may
+    need a third or three times as long. The number of products that the solver needs depends on the spectrum, which is
+    not known beforehand, and so does the number of cells to search. On a cluster, the work is divided among the
+    workers' threads, as far as there are parts for all; sending tasks is counted, waiting for storage is not: the bytes
+    read and written show how fast storage must be.
 
     Attributes:
         extent: size of the graph.
-        parts: into how many the nodes will be cut; 1 in memory.
-        settings: what the parameters become on it.
+        parts: number of parts the nodes will be cut into; 1 in memory.
+        settings: the parameters as resolved for it.
         costs: of the stages.
-        workers: of the cluster; None without one.
+        workers: of the cluster; None without a cluster.
     """
 
     extent: Extent
@@ -56,39 +56,39 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of all stages."""
+        """Seconds of all stages."""
         return sum(cost.seconds for cost in self.costs)
 
     @property
     def memory(self) -> int:
-        """Bytes of a process in the hungriest stage."""
+        """Bytes of a process in the most demanding stage."""
         return max(cost.memory for cost in self.costs)
 
     @property
     def disk(self) -> int:
-        """Bytes on disk at the worst, the result among them."""
+        """Peak bytes on disk, including the result."""
         return max(cost.disk for cost in self.costs)
 
     @property
     def read(self) -> int:
-        """Bytes that are read from files in all."""
+        """Total bytes read from files."""
         return sum(cost.read for cost in self.costs)
 
     @property
     def written(self) -> int:
-        """Bytes that are written to files in all."""
+        """Total bytes written to files."""
         return sum(cost.written for cost in self.costs)
 
 
 def estimate(method: Any, extent: Extent, place: Place | None = None) -> Estimate:
-    """What it will take to purify a graph of this size.
+    """Estimate the cost of purifying a graph of this size.
 
-    Of a cluster, its scheduler is asked which workers there are, and nothing else is done.
+    For a cluster, its scheduler is asked for its workers, and nothing else is done.
 
     Args:
         method: the purifier.
         extent: the size of the graph.
-        place: where; None is in memory.
+        place: where to run; None is in memory.
 
     Raises:
         GarnetError: the cluster has no workers.
@@ -100,7 +100,7 @@ def estimate(method: Any, extent: Extent, place: Place | None = None) -> Estimat
 
 
 def sizes_of(method: Any, extent: Extent, place: Place | None) -> tuple[Sizes, Workers | None]:
-    """The numbers that all costs are made of, and the workers of a cluster."""
+    """The numbers that all costs are computed from, and the workers of a cluster."""
     settings = method.on(extent.shape)
     if not isinstance(place, TiledPlace):
         return Sizes(settings, extent, None), None

@@ -1,13 +1,12 @@
-"""Polynomials of the adjacency times all columns of a block, made by workers that each hold some rows of it.
+"""Polynomials of the adjacency times all columns of a block, computed by workers that each hold some of its rows.
 
-A step of the recurrence needs all rows of the step before. So the members of a gang meet in a folder: each writes its
-rows of a step into the table of that step, and then a file of its own. When there is such a file of every part, the
-table is complete, and the next step begins. Tables are mapped, not read: all workers of a machine have the same pages
-in memory.
+A step of the recurrence needs all rows of the previous step. So the members of a gang meet in a folder: each writes its
+rows of a step into that step's table, and then a file of its own. When every part has its file, the table is complete,
+and the next step begins. Tables are mapped, not read: all workers of a machine share the same pages in memory.
 
-Whatever happens to a member, its parts go on from its files of the last two steps. A member that waits in vain gives
-its thread back, for the others may need it, and is sent again with those that are not done either. So a gang of any
-size gets to the end, even if its members take turns.
+Whatever happens to a member, its parts resume from its files of the last two steps. A member that waits in vain gives
+its thread back, since others may need it, and is sent again with the other unfinished ones. So a gang of any size
+finishes, even if its members take turns.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """What its members are told.
+    """What the members of a gang are given.
 
     Attributes:
         folder: where they meet.
         graph: with the adjacency A.
-        roots: where the diagonal of S is, part by part.
+        roots: files of the diagonal of S, part by part.
         scale: what S A S is divided by.
-        polynomial: of that.
-        files: where the parts of the block are.
+        polynomial: the polynomial of that.
+        files: the files of the parts of the block.
         width: of the block.
-        columns: of it that are taken.
-        grain: rows that are summed at a time.
-        targets: where the results go; None where moments are wanted.
-        unit: whether these are to have columns of a length of about one.
+        columns: which of its columns to take.
+        grain: rows summed at a time.
+        targets: where the results go; None if moments are wanted.
+        unit: whether to scale the results' columns to a length of about one.
     """
 
     folder: Path
@@ -72,7 +71,7 @@ class Gang:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of a table."""
+        """Shape of a table."""
         return self.graph.num_nodes, self.columns.stop - self.columns.start
 
     def table(self, step: int) -> Path:
@@ -80,11 +79,11 @@ class Gang:
         return self.folder / f"table-{step}"
 
     def mapped(self, step: int) -> Tensor:
-        """The rows of all parts in a table; nobody may change them."""
+        """The rows of all parts in a table; read-only."""
         return torch.from_numpy(np.memmap(self.table(step), np.float32, "c", shape=self.shape))
 
     def state(self, step: int, i: int) -> Path:
-        """The rows of part i after a step, and their squares after the last; those in the table are there, too."""
+        """The rows of part i after a step, and their squares after the last; the table has its rows, too."""
         return self.folder / f"{step}-{i}"
 
     def sums(self, step: int, i: int) -> Path:
@@ -92,18 +91,18 @@ class Gang:
         return self.folder / f"sums-{step}-{i}"
 
     def latest(self, i: int) -> int:
-        """The last step of which the rows of part i are there; -1 if there is none."""
+        """The last step whose rows of part i exist; -1 if there is none."""
         names = (path.name.split("-") for path in self.folder.iterdir())
         steps = (int(name[0]) for name in names if name[0].isdigit() and name[1] == str(i))
         return max((step for step in steps if step < self.polynomial.degree), default=-1)
 
     def unit_factors(self) -> Tensor:
-        """What makes columns of about unit length, once there are the squares of all parts."""
+        """The factors that scale columns to about unit length, once the squares of all parts exist."""
         files = (self.state(self.polynomial.degree, i) for i in range(self.graph.parts))
         return unit_factors(number(torch.from_numpy(sum(map(np.fromfile, files), np.zeros(()))).view(2, -1)))
 
     def make_tables(self) -> None:
-        """Make empty tables: no member makes one, so that none that is late brings one back."""
+        """Make empty tables: members never do, so a late one cannot bring a table back."""
         rows, width = self.shape
         with writing(self.folder):
             for step in range(self.polynomial.degree):
@@ -112,14 +111,14 @@ class Gang:
 
 
 class ByRows:
-    """Has gangs of a cluster's workers make polynomials of S A S over a number.
+    """Has gangs of a cluster's workers compute polynomials of S A S divided by a number.
 
     Args:
         run: the cluster.
         graph: with the adjacency A.
-        parts: where tall matrices live.
+        parts: where tall matrices are kept.
         roots: diagonal of S.
-        most: columns that are taken at a time.
+        most: maximum number of columns at a time.
     """
 
     def __init__(self, run: ClusterRun, graph: TiledGraph, parts: RowStore, roots: RowMatrix, most: int) -> None:
@@ -127,7 +126,7 @@ class ByRows:
         self._seats: list[str] = []
 
     def times(self, block: RowMatrix, polynomial: Polynomial, scale: float, *, unit: bool = False) -> RowMatrix:
-        """The polynomial times a block; in columns of a length of about one, if that is wanted."""
+        """The polynomial times a block; with columns of about unit length if wanted."""
         found = []
         for columns in self._groups(block.width):
             target = self._parts.new(columns.stop - columns.start)
@@ -147,12 +146,12 @@ class ByRows:
         return torch.cat(found, dim=1)
 
     def together(self, work: Callable[[Any, Sequence[int]], list[T] | None], *told: Any) -> T:
-        """What a function gives that all members call with a folder, with what they are told, and with their parts."""
+        """The result of a function that all members call with a folder, the given arguments, and their parts."""
         with self._folder() as folder:
             return self._played(work, folder, (folder, *told))[0]
 
     def _groups(self, width: int) -> list[slice]:
-        """As many columns in each, and none more than may be."""
+        """Equal groups of columns, none above the maximum."""
         count = -(-width // self._most)
         return [slice(*some) for some in pairwise(width * k // count for k in range(count + 1))]
 
@@ -193,11 +192,11 @@ class ByRows:
         try:
             yield folder
         finally:
-            with suppress(OSError):  # a worker that was given up may still write to it; it goes with the run
+            with suppress(OSError):  # an abandoned worker may still write to it; it goes with the run
                 remove(folder)
 
     def _played(self, work: Callable[[Any, Sequence[int]], list[T] | None], folder: Path, told: Any) -> list[T]:
-        """What the parts of a gang find; those that are not done are dealt anew to whichever workers are there."""
+        """What the parts of a gang find; unfinished ones are dealt again to the workers at hand."""
         found: dict[int, T] = {}
         while left := [i for i in range(self._graph.parts) if i not in found]:
             seats = self._run.seats()
@@ -216,12 +215,12 @@ class ByRows:
 
 
 def take_part(gang: Gang, hand: Sequence[int]) -> list[Tensor] | None:
-    """Take some parts to the end: their terms of the moments, if these are wanted. None if others do not follow."""
+    """Take some parts to the end; returns their terms of the moments, if wanted. None if others do not follow."""
     meeting = Meeting(gang.folder, gang.graph.parts)
     try:
         with ThreadPoolExecutor(1) as aside:
             return _taken(gang, meeting, [_Member(gang, i, aside) for i in hand])
-    except (Apart, FileNotFoundError):  # where a file is gone, another worker was given these parts, and is further on
+    except (Apart, FileNotFoundError):  # if a file is gone, another worker has these parts, and is further on
         return None
 
 
@@ -242,7 +241,7 @@ def _taken(gang: Gang, meeting: Meeting, members: Sequence[_Member]) -> list[Ten
 
 
 class _Member:
-    """A part of the rows on its way."""
+    """A part of the rows in progress."""
 
     def __init__(self, gang: Gang, i: int, aside: Executor) -> None:
         self._gang, self._i, self._aside = gang, i, aside
@@ -252,7 +251,7 @@ class _Member:
         self._before = self._state(self.step - 1) if self.step > 0 else None
 
     def advance(self, table: Tensor | None) -> None:
-        """Take the next step, from the table of the step before."""
+        """Take the next step, from the table of the previous step."""
         gang, i, before = self._gang, self._i, None if table is None else self._now
         now = read(gang.files[i], gang.width)[:, gang.columns].contiguous() if table is None else self._image(table)
         self._now, self._before, self.step = now, before, self.step + 1
@@ -296,14 +295,14 @@ class _Member:
         write_array(gang.sums(self.step, self._i), fixed(terms).numpy())
 
     def _leave(self) -> None:
-        """Leave what the others need, and what this part goes on from if it is begun again."""
+        """Leave what the others need, and what this part resumes from if restarted."""
         gang, step, rows = self._gang, self.step, self._now * self._roots
         stream = gang.table(step).open("r+b")
         with writing(gang.folder), stream:
             stream.seek(rows.element_size() * rows.shape[1] * gang.graph.bounds[self._i])
             stream.write(rows.numpy().data)
         write_array(gang.state(step, self._i), self._now.numpy())
-        # All others have taken the step before, or this one could not be taken. Nobody waits for the system to do it.
+        # All others have taken the previous step, or this one could not be taken. Nobody waits for the system to do it.
         self._aside.submit(remove, gang.state(step - 2, self._i))
         if self._i == 0:
             self._aside.submit(remove, gang.table(step - 2))

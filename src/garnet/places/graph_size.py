@@ -1,4 +1,4 @@
-"""How large a graph is, as far as its file tells without being read."""
+"""How large a graph is, as far as its file shows without being read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from garnet.io.edge_source import EdgeSource
 from garnet.io.text import unzipping
 from garnet.purify.settings import Shape, count_classes
 
-_SAMPLE = 1 << 22  # bytes of a text that are looked at
+_SAMPLE = 1 << 22  # bytes of a text file to look at
 _ROWS = 1 << 18
 
 
@@ -23,12 +23,12 @@ class Extent:
     """The size of a graph.
 
     Attributes:
-        shape: nodes, edges (with `symmetrize` at most so many), features and classes.
-        pairs: rows of the list of edges, or entries of the matrix, that are read.
-        feature_bytes: of all features as tiles keep them.
+        shape: nodes, edges (with `symmetrize` an upper bound), features and classes.
+        pairs: rows of the edge list, or entries of the matrix, to read.
+        feature_bytes: bytes of all features as stored in tiles.
         text: whether the edges are text, which takes longer to read.
-        teaches: whether labels and a split say of some nodes what class they are of.
-        exact: false where the size of the file is all that tells the numbers of nodes and edges.
+        teaches: whether labels and a split give the class of some nodes.
+        exact: false if the numbers of nodes and edges are estimated from the size of the file.
     """
 
     shape: Shape
@@ -40,7 +40,7 @@ class Extent:
 
 
 def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent:
-    """The size of what `open_source` reads, by headers, or for lists of edges by a look at their beginning."""
+    """The size of what `open_source` reads, from headers, or for edge lists from their beginning."""
     opened = open_source(source)
     exact = True
     with opened.reading():
@@ -66,7 +66,7 @@ def extent_of(source: str | Path | Graph, *, symmetrize: bool = False) -> Extent
 
 
 def _rows_of_text(path: Path) -> tuple[int, bool]:
-    """How many lines a text has, by its beginning, and whether that was all of it."""
+    """How many lines a text has, estimated from its beginning, and whether that was all of it."""
     with path.open("rb") as raw:
         if path.suffix.lower() == ".gz":
             with unzipping(), gzip.GzipFile(fileobj=raw) as stream:
@@ -78,13 +78,13 @@ def _rows_of_text(path: Path) -> tuple[int, bool]:
 
 
 def _named_nodes(source: EdgeSource, pairs: int) -> tuple[int, bool]:
-    """How many nodes have names in a list of edges, by the first of its rows, and whether those were all."""
+    """How many nodes an edge list names, estimated from its first rows, and whether those were all."""
     heads, tails, _ = next(source.edges(_ROWS), (np.zeros(0, np.int64), np.zeros(0, np.int64), None))
     if not len(heads):
         return 0, True
     names = np.unique(np.concatenate([heads, tails]))
-    # A text has lines that are no rows, but hardly as many as rows.
+    # A text has lines that are not rows, but hardly as many as rows.
     if 2 * len(heads) > pairs:
         return len(names), len(heads) < _ROWS
-    # Names are mostly numbers that begin at about 0 and leave few out.
+    # Names are mostly numbers that begin near 0 and leave few out.
     return min(int(names[-1]) - int(names[0]) + 1, 2 * pairs), False

@@ -1,7 +1,7 @@
 """Columns of a tall matrix that go through a whole polynomial in a process that holds the adjacency.
 
-What comes out does not depend on how they are grouped: a row of a product is added up entry by entry, in the order of
-the columns of the matrix, for each column on its own.
+The result does not depend on how they are grouped: a row of a product is summed entry by entry, in the order of the
+matrix's columns, separately for each column.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from garnet.spectral.block_space import Polynomial, by_products, moments_by_prod
 
 
 class HeldOperator:
-    """S A S over a number, and columns in memory: as much of a `Space` as a polynomial of it needs.
+    """S A S divided by a number, and columns in memory: as much of a `Space` as a polynomial of it needs.
 
     Args:
         matrix: A.
@@ -32,7 +32,7 @@ class HeldOperator:
         self._table = roots.new_empty(0)
 
     def product(self, block: Tensor, *, slope: float = 1.0, shift: float = 0.0, minus: Tensor | None = None) -> Tensor:
-        """See `Space`; what is subtracted is overwritten with the result."""
+        """See `Space`; the subtrahend is overwritten with the result."""
         if self._table.shape != block.shape:
             self._table = torch.empty_like(block)
         torch.mul(block, self._roots, out=self._table)
@@ -45,7 +45,7 @@ class HeldOperator:
         return number(fixed([work(*(block[some] for block in blocks)) for some in pieces]))
 
     def filtered(self, block: Tensor, polynomial: Polynomial) -> Tensor:
-        """A polynomial of the matrix times the block, which is overwritten, in columns of a length of about one."""
+        """A polynomial of the matrix times the block, which is overwritten; columns have a length of about one."""
         found: Tensor = by_products(self._space, block, polynomial)
         return found.mul_(unit_factors(self.sum(squares, found)))
 
@@ -59,10 +59,10 @@ class HeldOperator:
 
 
 def squares(rows: Tensor) -> Tensor:
-    """The squares of each column, added up."""
+    """The sum of squares of each column."""
     return rows.double().square().sum(dim=0)
 
 
 def unit_factors(squares: Tensor) -> Tensor:
-    """Powers of two, which round nothing, that make columns with such sums of squares about one long; float32."""
+    """Powers of two, for exact scaling, that give columns with such sums of squares a length of about one; float32."""
     return torch.exp2(-(squares.clamp_min(1e-60).log2() / 2).round()).float()

@@ -15,8 +15,8 @@ from torch.nn.functional import embedding_bag
 
 from garnet.places.tiles import Tile, TiledGraph
 
-_AT_ONCE = 1 << 20  # entries that are put in place at once
-_IMAGE = 1 << 18  # numbers of a product that are made at once: they stay in a cache for what comes next
+_AT_ONCE = 1 << 20  # entries put in place at once
+_IMAGE = 1 << 18  # numbers of a product computed at once: they stay in cache for the next step
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class HeldMatrix:
 
     @classmethod
     def of(cls, graph: TiledGraph, part: int | None = None) -> HeldMatrix:
-        """The rows of a part, or all; beside the result, a tile is held, and numbers for some of its entries."""
+        """The rows of a part, or all; besides the result, a tile is held, and numbers for some of its entries."""
         parts = range(graph.parts) if part is None else [part]
         counts = [graph.counts(i) for i in parts]
         starts = np.zeros(sum(map(len, counts)) + 1, np.int64)
@@ -59,9 +59,9 @@ class HeldMatrix:
     def image(
         self, table: Tensor, factors: Tensor, block: Tensor, *, shift: float = 0.0, minus: Tensor | None = None
     ) -> Tensor:
-        """The product with a table, each row times its factor, less a shift times the rows of a block, less others.
+        """The product with a table, each row times its factor, minus a shift times the rows of a block, minus others.
 
-        What is subtracted last is overwritten with the result.
+        The last subtrahend is overwritten with the result.
         """
         target = torch.empty_like(block) if minus is None else minus
         for some, image in self.product(table):
@@ -87,7 +87,7 @@ class HeldMatrix:
 
 
 def _places(tile: Tile, begins: NDArray[np.int64]) -> Iterator[tuple[slice, slice | NDArray[np.int64]]]:
-    """Where entries of a tile belong, some at a time, if those of each of its rows begin at a place."""
+    """Where the entries of a tile belong, some at a time, given where each of its rows begins."""
     starts, rows = tile.starts.astype(np.int64), len(tile.starts) - 1
     first = 0
     while first < rows:
@@ -99,7 +99,7 @@ def _places(tile: Tile, begins: NDArray[np.int64]) -> Iterator[tuple[slice, slic
 
 
 def held_bytes(graph: TiledGraph) -> int:
-    """What a process needs to hold the adjacency, and to put it together."""
+    """Bytes that a process needs to hold the adjacency, and to assemble it."""
     entries = 2 * graph.num_edges
     largest = max((size for name, size in graph.sizes.items() if name.startswith("tile-")), default=0)
     return (8 if graph.weighted else 4) * entries + 16 * graph.num_nodes + largest + 40 * _AT_ONCE
@@ -111,19 +111,19 @@ _held: dict[tuple[str, int], dict[int | None, HeldMatrix]] = {}
 
 
 def held(graph: TiledGraph, part: int | None = None, *, most: int | None = None) -> HeldMatrix:
-    """The rows of a part, or all, kept until those of another graph are asked for, or until they are released.
+    """The rows of a part, or all, kept until another graph's are asked for, or until released.
 
     Args:
         graph: with the adjacency.
-        part: whose rows they are; None for all.
-        most: parts that are kept, the last that were asked for; None for all of them.
+        part: the part whose rows to hold; None for all.
+        most: how many of the most recently used parts to keep; None for all of them.
     """
     key = str(graph.folder), zlib.crc32(repr(sorted(graph.checks.items())).encode())
     with _lock:
         if key not in _held:
-            _held.clear()  # before others are made: there is room for one graph
+            _held.clear()  # before others are built: there is room for one graph
         found = _held.setdefault(key, {}).pop(part, None)
-    # Tasks that this process does at the same time wait for one another only where they want the whole.
+    # Concurrent tasks of this process wait for one another only if they want the whole.
     found = found or HeldMatrix.of(graph, part)
     with _lock:
         kept = _held.setdefault(key, {})

@@ -1,6 +1,6 @@
-"""How the members of a gang keep step: in a folder, where each leaves a file for every part that it has.
+"""How the members of a gang keep in step: through a folder where each leaves a file for every part it has.
 
-Nobody but the folder is asked, so that a step costs no round of tasks.
+Only the folder is consulted, so a step costs no round of tasks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from garnet.linalg.fixed_point import number
 from garnet.places.row_files import write_array
 from garnet.places.row_store import RowStore
 
-_FIRST_LOOK, _LAST_LOOK = 2e-4, 4e-3  # seconds between two looks into the folder, which grow from look to look
-_PATIENCE, _STEPS = 2.0, 4  # seconds that are waited for the others, or so many times the longest step of one's own
+_FIRST_LOOK, _LAST_LOOK = 2e-4, 4e-3  # seconds between two looks into the folder, growing each time
+_PATIENCE, _STEPS = 2.0, 4  # seconds to wait for the others, or this many times one's own longest step
 
 
 class Apart(Exception):
-    """The others do not follow: perhaps they wait for the thread of this one."""
+    """The others do not follow: perhaps they are waiting for this one's thread."""
 
 
 class Meeting:
@@ -33,7 +33,7 @@ class Meeting:
 
     Args:
         folder: where they meet.
-        parts: that all have together.
+        parts: number of parts that all have together.
     """
 
     def __init__(self, folder: Path, parts: int) -> None:
@@ -41,10 +41,10 @@ class Meeting:
         self._began, self._longest = time.monotonic(), 0.0
 
     def wait(self, step: int) -> None:
-        """Wait until all parts have left their file of a step.
+        """Wait until all parts have left their files for a step.
 
         Raises:
-            Apart: for a while, none did.
+            Apart: none did for a while.
         """
         self._longest = max(self._longest, time.monotonic() - self._began)
         patience = max(_PATIENCE, _STEPS * self._longest)
@@ -60,19 +60,19 @@ class Meeting:
         self._began = time.monotonic()
 
     def _count(self, step: int) -> int:
-        # A listing: what other machines have written since is not looked for under a name that was not there before.
+        # A listing: a lookup by name may not find what other machines have written since it last failed.
         return sum(path.name.startswith(f"{step}-") for path in self.folder.iterdir())
 
 
 class SharedStore(RowStore):
-    """The parts of tall matrices that a member has, in its memory; of sums and products it tells the others.
+    """A member's parts of tall matrices, in its memory; it shares sums and products with the others.
 
-    All members call the same in the same order. One that begins again finds what it has told before.
+    All members make the same calls in the same order. One that restarts finds what it shared before.
 
     Args:
         folder: where they meet.
         bounds: of all parts.
-        hand: the parts that it has.
+        hand: the parts that this member has.
     """
 
     def __init__(self, folder: Path, bounds: Sequence[int], hand: Sequence[int]) -> None:
@@ -90,7 +90,7 @@ class SharedStore(RowStore):
         return number(torch.stack(self.told(self.each(work, *columns))).sum(dim=0))
 
     def told(self, own: Sequence[Tensor]) -> list[Tensor]:
-        """What every part has to tell, from what its own have; all but their lengths is alike."""
+        """What every part shares, given what this member's parts share; only their lengths may differ."""
         step, example = next(self._steps), own[0]
         files = [self.folder / f"{step}-{i}" for i in range(self.count)]
         for i, value in zip(self._hand, own, strict=True):

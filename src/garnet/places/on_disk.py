@@ -1,4 +1,4 @@
-"""The places of large graphs: on this machine's disk, and on a cluster."""
+"""Places for large graphs: this machine's disk, and a cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class OnDisk(TiledPlace):
 
 @dataclass(frozen=True, kw_only=True)
 class OnCluster(TiledPlace):
-    """Purify on the workers of a Dask cluster; see `TiledPlace` for what is not said here.
+    """Purify on the workers of a Dask cluster; see `TiledPlace` for the other attributes.
 
     Attributes:
         cluster: a Dask `Client`, or the address of a scheduler, whose workers do the work; all must see the same files.
-        memory: bytes that each worker may hold; None for what the workers say themselves.
+        memory: bytes that each worker may hold; None for the workers' own limits.
     """
 
     cluster: Annotated[Any, Rule(client_or_address)] = field(repr=False)
@@ -41,13 +41,13 @@ class OnCluster(TiledPlace):
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
         """See `TiledPlace`: with blocks as wide as the rank, up to 64 columns.
 
-        So wide a block takes up to twice as many columns through the matrix, but a fraction of the rounds. It is as
-        wide however many workers there are, so that all find the same.
+        A block this wide takes up to twice as many matrix-vector products, but a fraction of the rounds. Its width does
+        not depend on the number of workers, so the result does not either.
         """
         usual = TiledPlace.usual_solver(self, nodes, rank)
         block = min(16 * math.ceil(rank / 16), 64)
         return usual if block <= usual.width(rank) else replace(usual, block=block, growth=_GROWTH)
 
     def run(self) -> Run:
-        """Who does the work: whichever worker is free."""
+        """What does the work: whichever worker is free."""
         return ClusterRun(self.cluster)

@@ -1,4 +1,4 @@
-"""A tiled graph with edges that nobody wrote among its own: see `garnet.purify.planting`."""
+"""A tiled graph with planted edges among its own; see `garnet.purify.planting`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int, run: Run = run_lo
 
     Args:
         graph: the graph.
-        folder: of the new tiles; what an earlier run left of it is removed.
+        folder: folder of the new tiles; what an earlier run left of it is removed.
         seed: of the planted edges.
         run: who does the work.
 
     Returns:
-        The files that were written.
+        The files written.
     """
     counts = torch.from_numpy(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
     new = planted_pairs(counts, lambda pairs: joined_in(graph, pairs), seed=seed)
@@ -44,7 +44,7 @@ def plant_tiles(graph: TiledGraph, folder: Path, *, seed: int, run: Run = run_lo
 
 
 def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float, *, run: Run = run_locally) -> TiledGraph:
-    """Write the tiles of a graph with more edges, (2, p), none of which it has, all of one weight, to another folder.
+    """Write the tiles of a graph with additional new edges, (2, p), all of one weight, to another folder.
 
     Args:
         graph: the graph.
@@ -66,7 +66,7 @@ def add_edges(graph: TiledGraph, folder: Path, new: Tensor, weight: float, *, ru
 
 
 def planted_in(folder: Path) -> Tensor:
-    """The pairs, (2, p), that `plant_tiles` planted into the tiles of a folder."""
+    """The pairs, (2, p), that `plant_tiles` planted in the tiles of a folder."""
     file = folder.parent / _PAIRS
     try:
         numbers = np.fromfile(file, np.int64)
@@ -80,7 +80,7 @@ def planted_in(folder: Path) -> Tensor:
 def _plant_strip(
     graph: TiledGraph, i: int, rows: NDArray[np.int64], columns: NDArray[np.int64], weight: float, folder: Path
 ) -> None:
-    """Write a strip with more entries, which it did not have."""
+    """Write a strip with additional new entries."""
     begin, end = graph.bounds[i : i + 2]
     shape = end - begin, graph.num_nodes
     more = sp.coo_array((np.full(len(rows), weight, np.float32), (rows, columns)), shape=shape).tocsr()

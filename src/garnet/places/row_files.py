@@ -1,4 +1,4 @@
-"""Where the rows of a part of a tall matrix are: in memory, or in a file."""
+"""Where the rows of a part of a tall matrix are kept: in memory, or in a file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _AGAIN = "remove its folder, and the work begins again."
 
 
 class Slot:
-    """Rows that stay in memory as long as there is room, and else lie in a file.
+    """Rows that stay in memory while there is room, and otherwise in a file.
 
     Args:
-        file: where they lie if there is none.
-        room: a list of one number, the bytes that are left to all who share it.
+        file: where they are if there is no room.
+        room: a list of one number, the bytes left to all who share it.
     """
 
     def __init__(self, file: Path, room: list[int]) -> None:
@@ -31,7 +31,7 @@ class Slot:
         self._rows: Tensor | None = None
 
     def place(self) -> Tensor | Path:
-        """The rows, which nobody may change, or their file."""
+        """The rows, which must not be changed, or their file."""
         return self.file if self._rows is None else self._rows
 
     def put(self, rows: Tensor) -> bool:
@@ -40,7 +40,7 @@ class Slot:
         if rows.nbytes > self._room[0]:
             return False
         self._room[0] -= rows.nbytes
-        # What is part of something larger would keep it all alive.
+        # A view of a larger tensor would keep all of it alive.
         self._rows = rows.contiguous() if rows.nbytes == rows.untyped_storage().nbytes() else rows.clone()
         return True
 
@@ -51,17 +51,17 @@ class Slot:
             self._rows = None
 
     def remove(self) -> None:
-        """Forget the rows, wherever they are."""
+        """Forget the rows, wherever they are kept."""
         self.clear()
         remove(self.file)
 
 
 RowFile = Path | Slot
-"""Where the rows of a part are."""
+"""Where the rows of a part are kept."""
 
 
 def read(place: RowFile, width: int) -> Tensor:
-    """The rows in a place, which are not to be changed; a missing or truncated file is an error."""
+    """The rows in a place, which must not be changed; a missing or truncated file is an error."""
     file = place.place() if isinstance(place, Slot) else place
     if isinstance(file, Tensor):
         return file
@@ -72,7 +72,7 @@ def read(place: RowFile, width: int) -> Tensor:
 
 
 def write(place: RowFile, rows: Tensor) -> int:
-    """Put rows in a place, in a file whole or not at all; gives the number of columns."""
+    """Put rows in a place, in a file whole or not at all; returns the number of columns."""
     rows = rows.float()
     if not isinstance(place, Slot):
         write_array(place, rows.numpy())
@@ -83,13 +83,13 @@ def write(place: RowFile, rows: Tensor) -> int:
 
 def write_array(file: Path, array: NDArray[Any]) -> None:
     """Write the bytes of an array to a file, whole or not at all."""
-    # Not `tofile`, which loses the last bytes without a word when the disk is full.
+    # Not `tofile`, which silently loses the last bytes when the disk is full.
     with atomic_path(file, durable=False) as unfinished, unfinished.open("wb") as stream:
         stream.write(np.ascontiguousarray(array).data)
 
 
 def remove_all(places: Sequence[RowFile]) -> None:
-    """Remove the rows, wherever they are."""
+    """Remove the rows, wherever they are kept."""
     for place in places:
         if isinstance(place, Path):
             remove(place)
@@ -98,7 +98,7 @@ def remove_all(places: Sequence[RowFile]) -> None:
 
 
 def truncated(file: Path) -> GarnetError:
-    """What to say of a file that is shorter than it was."""
+    """What to report of a file that is shorter than it was."""
     return GarnetError(f"Cannot read {file}: it is truncated; {_AGAIN}")
 
 
@@ -107,8 +107,7 @@ def _numbers(file: Path) -> Tensor:
         with file.open("rb", buffering=0) as stream:
             count = stream.seek(0, 2) // 4
             stream.seek(0)
-            # Torch's own memory begins at the same place within a cache line wherever it is, and so all work on it
-            # rounds alike.
+            # Torch's own memory always begins at the same offset in a cache line, so all work on it rounds alike.
             numbers = torch.empty(count)
             left = memoryview(numbers.numpy().data).cast("B") if count else memoryview(b"")
             while len(left):

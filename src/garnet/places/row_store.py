@@ -1,4 +1,4 @@
-"""Tall matrices in parts, and work that is done on them part by part, here or on a cluster."""
+"""Tall matrices in parts, and work on them part by part, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Done = Callable[[int, int], None]
 
 
 class Run(Protocol):
-    """Whoever does the work: the same function on many arguments, the results in their order.
+    """Anything that does the work: one function applied to many arguments, with results in order.
 
-    A task may be done twice, if a worker is lost, so it writes files under names that nobody reads before it is done.
+    A task may run twice, if a worker is lost, so it writes files under names that nobody reads before it is done.
     """
 
     def __call__(
         self, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None
     ) -> list[Any]:
-        """What the function gives for the arguments of each task; `done` is called as they are done, if given."""
+        """The results of the function for the arguments of each task; `done`, if given, is called as they finish."""
 
 
 def run_locally(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Done | None = None) -> list[Any]:
-    """Do it in this process, one task after the other."""
+    """Run the tasks in this process, one after another."""
     if done is None:
         return [work(*task) for task in tasks]
     tasks = list(tasks)
@@ -51,7 +51,7 @@ def run_locally(work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, d
 
 
 class RowMatrix:
-    """A tall matrix in float32 whose rows lie in files, or in memory, and go when the last who knows it goes.
+    """A tall matrix in float32 whose rows are in files or in memory, and are removed with its last reference.
 
     Attributes:
         files: one for each part of the rows.
@@ -78,15 +78,15 @@ class RowMatrix:
 
 
 class RowStore:
-    """Where tall matrices of the same rows live, and who works on them.
+    """Where tall matrices with the same rows are kept, and what works on them.
 
     Attributes:
-        folder: of their files, in the directory of a run; every worker must see it under this path.
+        folder: folder of their files, in the directory of a run; every worker must see it under this path.
         bounds: parts + 1 numbers; part i has the rows bounds[i] .. bounds[i + 1] - 1.
-        run: who does the work.
-        tell: told of steps that take long: the name of each, tasks done, and all tasks.
-        threads: tasks that are done at the same time.
-        grain: rows that are worked on at a time.
+        run: what does the work.
+        tell: called with the progress of long steps: name, tasks done, and number of tasks.
+        threads: tasks run at the same time.
+        grain: rows processed at a time.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RowStore:
         self._room = [0]
 
     def hold(self, room: int) -> None:
-        """Keep matrices without a name in memory while there is room for so many bytes; no worker sees them."""
+        """Keep unnamed matrices in memory while there is room for this many bytes; no worker sees them."""
         self._room = [max(room, 0)]
 
     @property
@@ -112,22 +112,22 @@ class RowStore:
         return len(self.bounds) - 1
 
     def each(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Any]:
-        """What a function gives for the i-th of each of some sequences, which may be endless, for every part i."""
+        """The results of a function for the i-th of each of some sequences, which may be endless, for every part i."""
         return self.run(work, itertools.islice(zip(*columns, strict=False), self.count))
 
     def do(self, name: str, work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """What a function gives for the arguments of each task of a step that takes long, and says how far it is."""
+        """The results of a function for the arguments of each task of a long step, with its progress reported."""
         return self.run(work, tasks, done=partial(self.tell, name))
 
     def everywhere(self, work: Callable[[], None]) -> None:
-        """Call a function in every process that does the work, as far as it can be reached."""
+        """Call a function in every process that does the work and can be reached."""
         getattr(self.run, "everywhere", lambda work: work())(work)
 
     def new(self, width: int, name: str | None = None) -> RowMatrix:
-        """Files for a matrix yet to be written; one with a name stays, one without goes when it is forgotten.
+        """Files for a matrix yet to be written; a named one stays, an unnamed one is removed with its last reference.
 
         Args:
-            width: columns that it will have.
+            width: number of columns it will have.
             name: of its files.
         """
         if name is not None:
@@ -141,18 +141,18 @@ class RowStore:
         return [self.folder / f"{name}-{i}.bin" for i in range(self.count)]
 
     def map(self, work: Callable[..., Tensor], *matrices: RowMatrix, name: str | None = None) -> RowMatrix:
-        """What `work` makes of the rows of some matrices, row by row."""
+        """`work` applied to the rows of some matrices, row by row."""
         matrix = self.new(0, name)
         repeated = itertools.repeat(work), self._sources(matrices), itertools.repeat(self.grain)
         matrix.width = self.each(_map, *repeated, matrix.files)[0]
         return matrix
 
     def sum(self, work: Callable[..., Tensor], *matrices: RowMatrix) -> Tensor:
-        """The sum over all rows of what `work` makes of some of them; in float64, the same however they are cut."""
+        """The sum of `work` over all groups of rows; in float64, the same however they are cut."""
         return self.total(_partial, itertools.repeat(work), self._sources(matrices), itertools.repeat(self.grain))
 
     def total(self, work: Callable[..., Tensor], *columns: Iterable[Any]) -> Tensor:
-        """What the sums of all parts add up to: see `each`, and `garnet.linalg.fixed_point`."""
+        """The total of the sums of all parts; see `each`, and `garnet.linalg.fixed_point`."""
         return number(torch.stack(self.each(work, *columns)).sum(dim=0))
 
     def take(self, matrix: RowMatrix, rows: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class RowStore:
 
 
 def temporary() -> str:
-    """The beginning of the name of files that go when they are forgotten."""
+    """The prefix of the names of temporary files."""
     return f"tmp-{secrets.token_hex(8)}"
 
 
@@ -189,16 +189,16 @@ def columns_of(matrix: RowMatrix, first: int, last: int) -> Tensor:
 
 
 def grain_of(rows: int) -> int:
-    """So many rows are worked on at a time, of a matrix that has so many in all: a power of two.
+    """How many rows to process at a time, for a matrix with this many rows: a power of two.
 
-    Parts are cut between two grains where there are enough of them. Then what comes out does not depend on how many
-    parts there are, to the last bit: a product of matrices may round as it likes, if only it is always the same one.
+    Parts are cut between grains where there are enough of them. The result then does not depend on the number of parts,
+    to the last bit: a matrix product may round as it likes, as long as it is always the same product.
     """
     return min(max(_LEAST_GRAIN, 1 << max((rows // _GRAINS).bit_length() - 1, 0)), _LARGEST_GRAIN)
 
 
 def grains(rows: int, grain: int) -> list[slice]:
-    """The rows of a part, one grain after the other; one that is empty if there are none."""
+    """The rows of a part, grain by grain; one empty grain if there are none."""
     return [slice(start, start + grain) for start in range(0, max(rows, 1), grain)]
 
 

@@ -1,4 +1,4 @@
-"""Pairs of nodes become strips of rows: pieces of them are sorted by strip, and then every strip on its own."""
+"""Turns pairs of nodes into strips of rows: pieces are sorted by strip, and then each strip separately."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Piece:
 
     Attributes:
         file: where they are.
-        place: of the first byte.
-        length: how many they are.
+        place: position of the first byte.
+        length: number of pairs.
         weighted: whether they have weights.
     """
 
@@ -47,13 +47,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Records:
-    """What of a strip is in a file of records: both directions of pairs, sorted by the strip of their rows.
+    """The part of a strip in a file of records: both directions of pairs, sorted by the strip of their rows.
 
     Attributes:
-        file: where they are: all records, and then all their weights, if the graph has some.
+        file: where they are: all records, followed by all their weights, if the graph has any.
         total: records of the file.
-        first: of the strip.
-        count: how many of the strip.
+        first: the strip's first record.
+        count: the strip's number of records.
     """
 
     file: Path
@@ -76,13 +76,13 @@ def distribute(
 
     Args:
         piece: the pairs.
-        names: the nodes' names, sorted; None where the ends of pairs are numbers of nodes.
+        names: the sorted names of the nodes; None if pairs are given by node number.
         bounds: of the strips.
         weighted: whether any pair of the graph has a weight.
         target: the file.
 
     Returns:
-        How many records each strip has.
+        The number of records in each strip.
     """
     heads, tails, weights = piece.read()
     if names is not None:
@@ -107,9 +107,9 @@ def distribute(
 def sort_strip(
     i: int, bounds: Sequence[int], pieces: Sequence[Records], weighted: bool, folder: Path
 ) -> tuple[int, int, bool]:
-    """Write one strip; how many ordered pairs it was given, how many without their reverse, and if weights differ.
+    """Write one strip; returns how many ordered pairs it had, how many without their reverse, and if weights differ.
 
-    The weight of an edge is the largest that was given for it in either direction.
+    The weight of an edge is the largest given for it in either direction.
     """
     found = [piece.read(weighted=weighted) for piece in pieces]
     records = np.concatenate([np.zeros(0, np.int64), *(records for records, _ in found)])

@@ -1,4 +1,4 @@
-"""Writing a tiled graph, one strip of rows after another."""
+"""Writes a tiled graph, strip by strip."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def write_strip(
     columns: NDArray[Any],
     weights: NDArray[np.float32] | None,
 ) -> None:
-    """Write the tiles (i, 0 .. parts-1) and the degrees of their rows; several processes may, each another strip.
+    """Write the tiles (i, 0 .. parts-1) and the degrees of their rows; several processes may each write another strip.
 
     Args:
-        folder: where the tiled graph shall be; it must exist.
-        i: which part of the nodes the rows are.
+        folder: the folder for the tiled graph; it must exist.
+        i: the part of the nodes that the rows are.
         bounds: see `TiledGraph`.
         starts: (rows + 1,) where each row begins.
         columns: (nnz,) nodes, numbered in the whole graph, sorted within each row.
@@ -74,7 +74,7 @@ def write_strip(
 def _cut(
     starts: NDArray[Any], columns: NDArray[Any], bounds: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64] | slice]]:
-    """For each part of the columns, where each row begins among its entries, and which entries these are."""
+    """For each part of the columns, where each row begins among its entries, and these entries."""
     parts, lengths = len(bounds) - 1, np.diff(starts)
     if parts == 1:
         yield np.asarray(starts, np.int64), slice(None)
@@ -94,15 +94,15 @@ def _cut(
 
 
 def has_strip(folder: Path, i: int) -> bool:
-    """Whether `write_strip` has written that strip to its end."""
+    """Whether `write_strip` has finished that strip."""
     return (folder / f"strip-{i}.json").is_file()
 
 
 def write_features(folder: Path, i: int, pieces: Iterable[FeatureBlock]) -> int:
-    """Write the rows of the features of part i, from one or more pieces that are all dense or all sparse.
+    """Write the feature rows of part i, from one or more pieces that are all dense or all sparse.
 
     Returns:
-        The checksum of the file, which `finish` asks for.
+        The checksum of the file, for `finish`.
     """
     path = folder / f"node-features-{i}.bin"
     pieces = iter(pieces)
@@ -129,9 +129,9 @@ def finish(
     Args:
         folder: where they are.
         bounds: see `TiledGraph`.
-        feature_width: features of a node, where `write_features` has been called for every part.
-        sparse_features: whether those are sparse.
-        feature_checks: what `write_features` gave for each part.
+        feature_width: number of features, if `write_features` has been called for every part.
+        sparse_features: whether they are sparse.
+        feature_checks: what `write_features` returned for each part.
         labels: (n,) classes, -1 where unknown.
         split: nodes for training, validation and testing.
         names: (n,) integers or texts.
@@ -153,7 +153,7 @@ def finish(
 
 
 def finish_like(folder: Path, graph: TiledGraph) -> TiledGraph:
-    """Complete a folder whose strips have the bounds of another tiled graph, and take all but the edges from that.
+    """Complete a folder whose strips have the bounds of another tiled graph, and take everything but edges from that.
 
     Raises:
         GarnetError: a strip is missing, or a file cannot be written.
@@ -188,7 +188,7 @@ def _complete(
 
 
 def _record(path: Path, bounds: Sequence[int]) -> dict[str, Any]:
-    """What `write_strip` noted of a strip."""
+    """What `write_strip` recorded about a strip."""
     try:
         record: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -199,7 +199,7 @@ def _record(path: Path, bounds: Sequence[int]) -> dict[str, Any]:
 
 
 def _degrees(starts: NDArray[Any], weights: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """The sums of the rows, taken over some rows at a time to need little memory."""
+    """The row sums, computed some rows at a time to save memory."""
     if weights is None:
         return np.diff(starts).astype(np.float64)
     rows = len(starts) - 1
@@ -215,9 +215,9 @@ def _degrees(starts: NDArray[Any], weights: NDArray[np.float32] | None) -> NDArr
 
 
 def _write(path: Path, pieces: Iterable[NDArray[Any]]) -> int:
-    """One file from pieces, whole or not at all; its checksum."""
+    """Write one file from pieces, whole or not at all; returns its checksum."""
     check = 0
-    # There may be thousands of tiles to wait for; should power fail, the sizes in the manifest tell what was lost.
+    # There may be thousands of tiles to wait for; if power fails, the sizes in the manifest show what was lost.
     with atomic_path(path, durable=False) as unfinished, unfinished.open("wb") as stream:
         for piece in pieces:
             # NumPy's own tofile does not say why it fails.

@@ -1,4 +1,4 @@
-"""A basis of tall matrices that lie in parts, and what a task does with its part of it."""
+"""A basis of tall matrices in parts, and what a task does with its part of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Known = list[tuple[RowFile, int]]
 
 
 class TiledBasis:
-    """A basis as the list of the blocks it grew by, of which a task holds one at a time: see `Basis`.
+    """A basis as the list of blocks it grew by; a task holds one at a time. See `Basis`.
 
     Args:
-        parts: where tall matrices live.
+        parts: where tall matrices are kept.
     """
 
     def __init__(self, parts: RowStore) -> None:

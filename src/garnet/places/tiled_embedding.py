@@ -1,4 +1,4 @@
-"""The eigenvectors and the features of a tiled graph, as matrices of rows that lie in parts."""
+"""The eigenvectors and the features of a tiled graph, as matrices whose rows are in parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from garnet.purify.settings import Settings
 from garnet.spectral import Arpack, Chebyshev, Spectrum
 from garnet.spectral.spectrum import eigengap, spread_components
 
-_WIDEST = 8_192  # features of which the squares of all pairs are added up in memory
+_WIDEST = 8_192  # most features whose Gram matrix is summed in memory
 
 
 def tiled_spectrum(
@@ -35,10 +35,10 @@ def tiled_spectrum(
 
     Args:
         graph: the graph.
-        store: where matrices live.
+        store: where matrices are kept.
         settings: rank, which end of the spectrum leads, degree regularisation and seed.
         solver: the block solver.
-        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
+        columns: columns that a task may filter; 0 if no process may hold the part of the adjacency that this takes.
     """
     rank = settings.rank
     spread = torch.zeros(graph.num_nodes, dtype=torch.bool)
@@ -49,7 +49,7 @@ def tiled_spectrum(
         root = torch.ones_like(degrees)
         if settings.normalize:
             root = torch.where(degrees > 0, (degrees + settings.tau).rsqrt(), 0.0)
-        # A node that takes no part has neither row nor column.
+        # A node left out has neither row nor column.
         write(file, (root * spread[graph.bounds[i] : graph.bounds[i + 1]])[:, None])
     if solver.fills(graph.num_nodes, rank):
         found = _of_a_small_graph(graph, store, whole(roots), settings)
@@ -65,10 +65,10 @@ def tiled_spectrum(
 
 @contextmanager
 def released(store: RowStore) -> Iterator[None]:
-    """Whoever has held the adjacency for this work forgets it afterwards."""
+    """Every process that holds the adjacency for this work drops it afterwards."""
     try:
         yield
-    except GarnetError:  # perhaps that nobody answers any more
+    except GarnetError:  # perhaps nothing answers any more
         raise
     except BaseException:
         store.everywhere(release)
@@ -92,7 +92,7 @@ def _of_a_small_graph(graph: TiledGraph, store: RowStore, roots: Tensor, setting
 
 
 def components(graph: TiledGraph) -> NDArray[np.int64]:
-    """The component of each node, by one look at every tile of the upper half until there is nothing left to join."""
+    """The component of each node, by one pass over the upper tiles until there is nothing left to join."""
     n, bounds = graph.num_nodes, graph.bounds
     label = np.arange(n)
     joined = np.flatnonzero(np.concatenate([graph.counts(i) for i in range(graph.parts)]))
@@ -103,7 +103,7 @@ def components(graph: TiledGraph) -> NDArray[np.int64]:
             tile = graph.tile(i, j)
             rows = np.repeat(label[bounds[i] : bounds[i + 1]], np.diff(tile.starts))
             columns = label[bounds[j] : bounds[j + 1]][tile.columns]
-            apart = np.flatnonzero(rows != columns)  # soon most ends are known to be in the same component
+            apart = np.flatnonzero(rows != columns)  # soon most endpoints are known to be in the same component
             if len(apart):
                 both = rows[apart], columns[apart]
                 joins = sp.coo_array((np.ones(len(apart), np.int8), both), shape=(n, n))

@@ -1,4 +1,4 @@
-"""What is counted of scored tiles at nodes, and how tiles are revised by it."""
+"""Sums over the edges of scored tiles at their nodes, and how they revise the tiles."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from garnet.purify.scores import gathered
 
 
 def row_at_nodes(files: Sequence[Path], sizes: Sequence[int], of: Counted, largest: bool) -> tuple[Tensor, Tensor]:
-    """Sums at nodes of what is counted of the edges of a row of tiles, from the one on the diagonal on; or the largest.
+    """Sums, at nodes, over the edges of a row of tiles from the diagonal on; or the largest values.
 
     Args:
         files: of the tiles.
         sizes: nodes of the part of the rows, which is also that of the first columns, and of the parts that follow.
-        of: what is counted.
+        of: what to sum.
         largest: ask for the largest.
 
     Returns:
-        What is found at the nodes of the rows, and at those of all columns, one part after the other.
+        The results at the nodes of the rows, and at those of all columns, part by part.
     """
     at_rows, at_columns = None, []
     for file, size in zip(files, sizes, strict=True):
@@ -37,11 +37,11 @@ def row_at_nodes(files: Sequence[Path], sizes: Sequence[int], of: Counted, large
 
 
 def together(one: Tensor, other: Tensor, *, largest: bool) -> Tensor:
-    """What two sets of edges make at the same nodes."""
+    """The results of two sets of edges at the same nodes, combined."""
     return torch.maximum(one, other) if largest else one + other
 
 
 def revise_tile(file: Path, target: Path, of: Revised, left: RowFile, right: RowFile, width: int) -> None:
-    """Write the edges of a tile as they become when the numbers of the nodes at either side are known."""
+    """Write the edges of a tile, revised by the values of the nodes on either side."""
     edges, measured = read_tile(file)
     write_tile(target, *of(edges._replace(ends=edges.ends.long()), measured, read(left, width), read(right, width)))

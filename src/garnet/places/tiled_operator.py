@@ -27,29 +27,29 @@ from garnet.spectral.block_space import Polynomial, Space, by_products, moments_
 T = TypeVar("T")
 
 _ITSELF = Polynomial(centre=0.0, half=1.0, degree=1)
-"""What makes a product of a filter."""
+"""The function that multiplies in a filter."""
 
 
 class TiledSpace:
-    """S A S with S = (D + tau I)^(-1/2); tall matrices lie in parts.
+    """S A S with S = (D + tau I)^(-1/2); tall matrices are in parts.
 
-    Where a process may hold the adjacency, or the workers of a cluster some rows of it each, beside some columns, these
-    are taken through a whole polynomial; elsewhere one product is made after the other, tile by tile. What comes out is
-    the same to the last bit.
+    Where a process can hold the adjacency, or each worker of a cluster some of its rows, beside some columns, these go
+    through a whole polynomial; elsewhere products are computed one by one, tile by tile. The result is the same to the
+    last bit.
 
     Args:
         graph: the graph with adjacency A and weighted degrees D.
-        parts: where tall matrices live; with the bounds of the graph.
-        roots: (n, 1) diagonal of S; where it is 0 a node takes no part.
+        parts: where tall matrices are kept; with the bounds of the graph.
+        roots: (n, 1) diagonal of S; 0 for a node that is left out.
         seed: of `random`.
-        columns: that may be held beside the adjacency; 0 if that is too much.
-        scale: what the matrix is to be divided by, if that is known.
+        columns: columns that may be held beside the adjacency; 0 if that is too much.
+        scale: what to divide the matrix by, if known.
 
     Attributes:
         n: number of rows.
-        products: how many columns have met the matrix so far.
-        scale: by what the matrix was divided.
-        longest: entries of the fullest row.
+        products: how many columns the matrix has multiplied so far.
+        scale: what the matrix was divided by.
+        longest: number of entries of the fullest row.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class TiledSpace:
         return torch.cat([operator.moments(group, polynomial) for group in groups], dim=1)
 
     def alone(self, work: Callable[[Space], T]) -> T:
-        """See `Space`; workers do all of it together, each with its rows."""
+        """See `Space`; workers do it together, each with its rows."""
         if self._by_rows is None:
             return work(self)
         told = work, self._graph, self._roots.files, self.scale
@@ -182,14 +182,14 @@ class TiledSpace:
         self._parts.tell("columns", self.products, 0)
 
     def _cuts(self, width: int) -> list[int]:
-        """Where columns are cut, so that each group has about as many, and none more than it may."""
+        """Where to cut columns into groups of about equal size, none above the maximum."""
         count = -(-width // self._columns)
         return [width * i // count for i in range(count + 1)]
 
     def _by_groups(
         self, work: Callable[[Tensor, Any], Tensor], block: RowMatrix, minus: RowMatrix | None = None
     ) -> RowMatrix:
-        """What becomes of the columns of a block in this process, some at a time."""
+        """Process the columns of a block in this process, some at a time."""
         found = torch.empty(self.n, block.width)
         for some in itertools.pairwise(self._cuts(block.width)):
             image = None if minus is None else columns_of(minus, *some)
@@ -231,9 +231,9 @@ class SharedSpace(TiledSpace):
 
 
 def tile_product(graph: TiledGraph, i: int, j: int, block: Tensor, onto: Tensor | None = None) -> Tensor:
-    """The tile (i, j) of the adjacency times the rows of part j, added to what tiles before it gave.
+    """The tile (i, j) of the adjacency times the rows of part j, added to the results of earlier tiles.
 
-    That comes first in the sum of each row, as if it were an entry: so all rounds as in a product of whole rows.
+    These come first in each row's sum, as if they were an entry, so everything rounds as in a product of whole rows.
     """
     tile = graph.tile(i, j)
     starts, columns, weights = tile.starts, tile.columns, tile.weights
@@ -293,7 +293,7 @@ def _image(
 def _alone(
     told: tuple[Path, Callable[[Space], T], TiledGraph, Sequence[RowFile], float], hand: Sequence[int]
 ) -> list[tuple[T, int]] | None:
-    """What a function makes of a space of which every member of a gang has its rows; None if others do not follow."""
+    """The result of a function on a space whose rows are shared by a gang; None if others do not follow."""
     folder, work, graph, roots, scale = told
     store = SharedStore(folder, graph.bounds, hand)
     space = SharedSpace(graph, store, RowMatrix(roots, graph.bounds, 1, keep=True), scale)
@@ -313,6 +313,6 @@ def _random(rows: tuple[int, int], columns: int, seed: int, grain: int, target: 
     write(target, numbers)
 
 
-# What is sent to the parts of a tall matrix is made by a function of its own, so that no more than it needs goes along.
+# The closure sent to the parts of a tall matrix is made by a separate function, so it carries no more than it needs.
 def _scaled(factors: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda rows: rows * factors

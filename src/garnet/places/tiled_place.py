@@ -1,4 +1,4 @@
-"""GARNET on a graph that need not fit in memory: the same stages, part by part, through files."""
+"""GARNET on graphs larger than memory: the same stages, part by part, through files."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ TILES = "tiles"
 
 @dataclass(frozen=True, kw_only=True)
 class TiledPlace:
-    """What `OnDisk` and `OnCluster` have in common: the graph is worked on in tiles, through files.
+    """What `OnDisk` and `OnCluster` have in common: they process the graph in tiles, through files.
 
-    Intermediate files lie in one hidden directory that the run makes itself. It goes when all is done; after a kill the
-    same call takes it over. The output appears when it is complete. Where it is there already, and the very same call
-    has made it, that is what comes back.
+    Intermediate files are in one hidden directory that the run makes itself. It is removed at the end; if the run is
+    killed, the same call takes it over. The output appears when it is complete. If it already exists, made by the very
+    same call, it is returned.
 
     Attributes:
         memory: bytes that a process may hold, such as `8GB`.
         output: a folder for the tiles of the purified graph or, if its name ends in .parquet, for a table of its edges;
-            new, empty, or an earlier result. None to hold it in memory.
-        scratch: a folder for intermediate files; None for that of the output, or the system's temporary one.
-        overwrite: replace an earlier result in the output; other files in it stay.
-        ledger: keep what became of every edge beside the tiles, 22 bytes an edge.
-        parts: cut the nodes into so many parts at least; memory or workers may ask for more.
+            new, empty, or an earlier result. None to keep the result in memory.
+        scratch: a folder for intermediate files; None for the output's folder, or the system's temporary one.
+        overwrite: replace an earlier result in the output; other files there stay.
+        ledger: keep what became of every edge, beside the tiles, at 22 bytes per edge.
+        parts: minimum number of parts to cut the nodes into; memory or workers may require more.
         solver: the block solver; None chooses its tolerance by size.
     """
 
@@ -89,11 +89,11 @@ class TiledPlace:
             yield work
 
     def usual_solver(self, nodes: int, rank: int) -> Chebyshev:
-        """The solver, where the user chose none."""
+        """The solver, if the user chose none."""
         return Chebyshev(tol=1e-5 if nodes <= 50_000 else 1e-4)
 
     def run(self) -> Run:
-        """Who does the work: this process, one task after the other."""
+        """What does the work: this process, one task after another."""
         return run_locally
 
     def cut(self, method: Any, features: int, run: Run) -> Cut:
@@ -107,14 +107,14 @@ class TiledPlace:
         cut = replace(cut_of(method, features, self.memory), least=self.parts)
         if not isinstance(run, ClusterRun):
             return cut
-        # All that a process does at once must fit in its memory.
+        # Everything a process does at once must fit in its memory.
         there = run.capacity()
         memory = cut.memory if self.memory is not None or there.memory is None else there.memory
         return replace(cut, memory=memory, least=max(cut.least, there.threads), at_once=there.at_once)
 
 
 def source_of(graph: Any, *, symmetrize: bool = False) -> Path | Graph:
-    """What is read piece by piece: a file by its path, and all else as a graph."""
+    """What to read piece by piece: a file by its path, and anything else as a graph."""
     return Path(graph) if isinstance(graph, str | Path) else as_graph(graph, symmetrize=symmetrize)
 
 
@@ -127,7 +127,7 @@ class Task:
         method: the purifier.
         source: what `garnet.graph.files.open_source` reads.
         symmetrize: accept a directed graph.
-        progress: told of stages.
+        progress: called with the stages.
     """
 
     place: TiledPlace
@@ -141,7 +141,7 @@ class Task:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """The graph in tiles; or the result, if the very same call has made it before."""
+        """The graph in tiles; or the result, if the very same call has already made it."""
         require_tileable(self.method)
         output = None if self.place.output is None else Path(self.place.output)
         if output is not None:
@@ -151,16 +151,16 @@ class Task:
             yield self.work(made, Journal(made.folder), lambda facts: self.held(facts, made))
 
     def found(self, facts: dict[str, Any], output: Path, *, done_before: bool = False) -> Any:
-        """The result that lies in a folder, from what was noted of it."""
+        """The result in a folder, from its record."""
         return from_facts(facts, output, self.method, repr(self.place), done_before=done_before)
 
     def held(self, facts: dict[str, Any], made: Scratch) -> Any:
-        """The result in memory, where the user named no output."""
+        """The result in memory, if the user named no output."""
         result = from_facts(facts, made.folder / STAGED, self.method, repr(self.place), scored=made.folder)
         return replace(result, graph=result.graph.to_graph(), ledger=held(result.ledger))
 
     def manifest(self, output: Path) -> str:
-        """What the manifest of the result is called."""
+        """The name of the result's manifest."""
         return manifest_name(output)
 
     @property
@@ -170,7 +170,7 @@ class Task:
 
     @property
     def scratch(self) -> Path | None:
-        """Where the directory of intermediate files is to be, if the user says so."""
+        """Where to put the directory of intermediate files, if the user says."""
         return None if self.place.scratch is None else require_scratch(Path(self.place.scratch))
 
     @property
@@ -179,7 +179,7 @@ class Task:
         return [] if isinstance(self.source, Graph) else [self.source]
 
     def key(self, output: Path) -> dict[str, Any]:
-        """All that decides the result, in plain values."""
+        """Everything that determines the result, in plain values."""
         source = digest_of({"source": identity(self.source, output)})
         asked: dict[str, Any] = {"symmetrize": self.symmetrize, "parts": self.place.parts, "ledger": self.place.ledger}
         asked |= {"memory": self.place.memory, "solver": repr(self.place.solver)}
@@ -203,16 +203,16 @@ class Task:
             forget(target, scratch, key=key)
             yield done
             return
-        open_source(self.source)  # says what is wrong with it before anything is written
+        open_source(self.source)  # reports what is wrong with it before anything is written
         with working(Scratch.claim(target, within=scratch, key=key)) as (made, journal):
             if (done := finished()) is not None:  # by the same call, a moment ago
                 yield done
                 return
             noted, staged = journal.done("publish"), made.folder / STAGED
-            if noted is not None and not any(staged.glob("*")):  # what was published has been taken away since
+            if noted is not None and not any(staged.glob("*")):  # what was published has since been removed
                 made.clear()
                 noted = None
-            # Where a run was killed while it exchanged files, there is no manifest.
+            # If a run was killed while it exchanged files, there is no manifest.
             if noted is None or delivered(target, manifest) is not None:
                 old = require_free(target, overwrite=self.place.overwrite, name=manifest, what=self.what)
                 noted = {**(noted or {}), "old": [] if old is None else sorted(old.files)}
@@ -254,7 +254,7 @@ class Task:
                 written.extend(plant_tiles(graph, planted, seed=self.method.seed, run=run))
             return {"memory": cut.memory}
 
-        # Workers may have other limits when a run goes on.
+        # Workers may have other limits when a run resumes.
         memory = clock.stage("tile", tile, lambda facts: facts, lambda _: written)["memory"]
         given = graph = TiledGraph.open(tiles)
         new = torch.zeros(2, 0, dtype=torch.int64)
@@ -267,14 +267,14 @@ class Task:
         if run is run_locally:
             spare = cut.spare(graph.num_nodes, graph.parts)
             beside = held_bytes(graph) + columns_bytes(graph.num_nodes, columns)
-            # Blocks that lie in files cost more than tiles that do.
+            # Blocks in files cost more than tiles in files.
             columns = columns if 2 * beside <= spare else 0
             store.hold(spare - beside if columns else spare)
         return GraphOnDisk(given, graph, new, store, clock, self.place, cut, columns, self.as_table, deliver)
 
 
 def identity(source: Path | Graph, output: Path) -> list[Any]:
-    """What tells a source from another: what a graph holds, or the bytes of a file, but for those of the output."""
+    """What identifies a source: a graph's contents, or the bytes of its files, except those of the output."""
     if not isinstance(source, Graph):
         return file_identity(source, without=[output])
     split = None if source.split is None else source.split.fingerprint
@@ -282,7 +282,7 @@ def identity(source: Path | Graph, output: Path) -> list[Any]:
 
 
 def _digest(part: Any) -> str | None:
-    """Some hex digits that are the same wherever an array is, dense or sparse."""
+    """Hex digits that depend only on the contents of an array, dense or sparse."""
     if part is None:
         return None
     digest = hashlib.sha256()
@@ -293,7 +293,7 @@ def _digest(part: Any) -> str | None:
 
 @contextmanager
 def working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
-    """The directory of a run with its notes; if it fails, it stays only if the same call could go on with it."""
+    """The directory of a run with its notes; after a failure it stays only if the same call could resume from it."""
     with scratch:
         journal = Journal(scratch.folder)
         had = journal.stages()
@@ -302,14 +302,14 @@ def working(scratch: Scratch) -> Iterator[tuple[Scratch, Journal]]:
             with writing(scratch.folder):
                 yield scratch, journal
         except BaseException as error:
-            # What was done before may be of use once the cause is gone, such as a cluster that does not answer.
+            # Earlier work may be useful once the cause is gone, such as a cluster that does not answer.
             if not journal.stages() or (isinstance(error, ParameterError | GraphError) and not had):
                 scratch.remove()
             raise
 
 
 def require_tileable(method: Any) -> None:
-    """Refuse what only the whole graph in memory allows."""
+    """Refuse what needs the whole graph in memory."""
     for name, allowed in {
         "score": ("distance", "signed"),
         "scaling": ("unit", "none"),

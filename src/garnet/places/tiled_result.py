@@ -1,4 +1,4 @@
-"""What a purification of a tiled graph gave, from what it wrote down about itself."""
+"""The result of purifying a tiled graph, from its own record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from garnet.purify.settings import Settings
 
 
 def held(ledger: AnyLedger) -> Ledger:
-    """A ledger in memory, sorted, of one on disk that is about to go."""
+    """A sorted ledger in memory, from one on disk that is about to be removed."""
     batches = list(ledger.batches())
     columns = [torch.from_numpy(np.concatenate(every, axis=-1)) for every in zip(*batches, strict=True)]
     order = (columns[0][0] * ledger.num_nodes + columns[0][1]).argsort()
@@ -37,7 +37,7 @@ def from_facts(
     done_before: bool = False,
     scored: Path | None = None,
 ) -> Purification:
-    """The purification whose result is in a folder, from what it wrote down about itself.
+    """The purification whose result is in a folder, from its own record.
 
     Args:
         facts: what `GraphOnDisk.result` delivered.

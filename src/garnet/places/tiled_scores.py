@@ -1,4 +1,4 @@
-"""The scored edges of a graph on disk: one file a tile, with all that decides which of its edges stay.
+"""The scored edges of a graph on disk: one file per tile, with everything that decides which of its edges stay.
 
 Beside 50 MB, a task holds at most one of
 
@@ -49,20 +49,20 @@ _AGAIN = "remove its folder, and the work begins again."
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileTask:
-    """What it takes to score a tile.
+    """What is needed to score a tile.
 
     Attributes:
         given: the input.
-        graph: what is read of it: the same, or with planted edges.
+        graph: the graph to read: the same, or with planted edges.
         i: part of the rows.
         j: part of the columns, not before i.
         points: where the points of part i and of part j are.
         width: of the points.
-        base: where pairs of near neighbours in this tile are: a file, the first of them in it, and how many they are.
+        base: where this tile's pairs of near neighbours are: a file, the first of them in it, and how many there are.
         settings: of the purification.
-        critical: what scores the edges.
-        rank: how many coordinates of the points are spectral.
-        suspicion: what made-up edges look like, where planted ones told.
+        critical: the function that scores the edges.
+        rank: number of spectral coordinates of the points.
+        suspicion: what made-up edges look like, where edges were planted.
         target: the file to be written.
     """
 
@@ -104,10 +104,10 @@ def score_tile(task: TileTask) -> None:
 
 
 def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Tensor, Tensor], rank: int) -> Tensor:
-    """What is seen of some edges of a tile, (4, m): see `garnet.purify.suspicion.looks`.
+    """What is observed about some edges of a tile, (4, m); see `garnet.purify.suspicion.looks`.
 
     Args:
-        graph: what is read, with planted edges.
+        graph: the graph to read, with planted edges.
         i: part of the rows.
         j: part of the columns.
         ends: (2, m) counted from the first nodes of their parts.
@@ -120,8 +120,8 @@ def tile_looks(graph: TiledGraph, i: int, j: int, ends: Tensor, points: tuple[Te
 
 
 def tile_shared_neighbors(graph: TiledGraph, i: int, j: int, edges: Tensor) -> Tensor:
-    """What `garnet.linalg.common_neighbors.shared_neighbors` gives."""
-    # Tiles come row by row: of two strips, one is that of the tile before.
+    """The result of `garnet.linalg.common_neighbors.shared_neighbors`."""
+    # Tiles come row by row: one of the two strips is the previous tile's.
     left, right = (_neighbors(held(graph, part, most=2)) for part in (i, j))
     common = count_common(left, edges[0], right, edges[1])
     counts = left.starts.diff()[edges[0]], right.starts.diff()[edges[1]]
@@ -133,7 +133,7 @@ def _neighbors(strip: HeldMatrix) -> NeighborLists:
 
 
 def _entries(task: TileTask) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Both ends and the weight of the input's edges in this tile."""
+    """Both endpoints and the weights of the input's edges in this tile."""
     tile = task.given.tile(task.i, task.j)
     rows = np.repeat(np.arange(_length(task, task.i)), np.diff(tile.starts))
     weights = np.ones(len(rows), np.float32) if tile.weights is None else tile.weights
@@ -158,7 +158,7 @@ def points_of(graph: TiledGraph, part: int, file: RowFile, width: int) -> Tensor
     """The points of the nodes of a part.
 
     Raises:
-        GarnetError: there are not as many as the part has nodes.
+        GarnetError: there are not as many points as the part has nodes.
     """
     rows, wanted = read(file, width), graph.bounds[part + 1] - graph.bounds[part]
     if len(rows) != wanted:
@@ -182,7 +182,7 @@ def read_tile(file: Path) -> tuple[TileEdges, Measured]:
 
 
 def is_scored(file: Path) -> bool:
-    """Whether the file of a tile is there with all the bytes that were written."""
+    """Whether the file of a tile exists with all the bytes that were written."""
     return is_unchanged(file, _COLUMNS)
 
 
@@ -200,12 +200,12 @@ def count_digits(files: Sequence[Path], column: str, place: int, beginnings: Seq
 
 
 def tally_files(files: Sequence[Path], choice: Choice) -> Tally:
-    """What a choice comes to in some tiles."""
+    """The counts that a choice gives in some tiles."""
     return Tally.sum(Tally.of(choice, *read_tile(file)) for file in files)
 
 
 def kept_of(file: Path, choice: Choice) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-    """Both ends, counted from the first nodes of their parts, and the weight of the edges of a tile that stay."""
+    """The endpoints, counted from the first nodes of their parts, and the weights of the edges of a tile that stay."""
     edges, measured = read_tile(file)
     stays = choice.stays(edges.near, measured)
     first, second = edges.ends[:, stays].numpy()
@@ -237,15 +237,15 @@ def gather_strip(i: int, bounds: Sequence[int], files: Sequence[Path], choice: C
 
 @dataclass(frozen=True, eq=False)
 class TiledLedger(AnyLedger):
-    """A ledger on disk, read a tile at a time.
+    """A ledger on disk, read tile by tile.
 
     Attributes:
-        files: of the scored edges of each pair of parts; empty where they were not kept.
+        files: of the scored edges of each pair of parts; empty if they were not kept.
         bounds: of the parts.
         choice: which edges stayed.
-        tally: what that came to.
+        tally: the resulting counts.
         num_nodes: number of nodes.
-        names: of the nodes; on disk nobody holds them.
+        names: of the nodes; not held on disk.
     """
 
     files: dict[tuple[int, int], Path]

@@ -1,4 +1,4 @@
-"""The base graph of points that lie in parts: the search of `garnet.neighbors`, a group of cells at a time."""
+"""The base graph of points in parts: the search of `garnet.neighbors`, a group of cells at a time."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Bucket = tuple[int, int, int, int]
 """Two parts, the first of the pairs between them in a file, and how many these are."""
 
 _GROUPS_A_PART = 4
-_HELD = 1 << 24  # numbers of points that are compared with all others at once; a part alone may have more
-_CELLS_HELD, _BYTES_HELD = 32, 64 << 20  # that a task keeps in memory: cells nearby are searched one after the other
+_HELD = 1 << 24  # numbers of points compared with all others at once; a single part may have more
+_CELLS_HELD, _BYTES_HELD = 32, 64 << 20  # kept in memory by a task: nearby cells are searched one after another
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class TiledBase:
     Attributes:
         files: for parts i <= j where the pairs (u, v) are, in int32, counted from the first node of part i and of part
             j; a pair may be there several times.
-        probes: cells that were searched for the neighbours of a cell; None if all points were compared.
-        recall: share of the true neighbours that this promises.
+        probes: cells searched for the neighbours of a cell; None if all points were compared.
+        recall: share of the true neighbours that this should find.
     """
 
     files: dict[tuple[int, int], list[Segment]]
@@ -65,7 +65,7 @@ class TiledBase:
 
 @dataclass(frozen=True, eq=False)
 class TiledPoints:
-    """Points in parts, about their mean, but for rows of zeros: see `garnet.neighbors.search.PointSource`."""
+    """Centred points in parts, without rows of zeros; see `garnet.neighbors.search.PointSource`."""
 
     store: RowStore
     matrix: RowMatrix
@@ -74,7 +74,7 @@ class TiledPoints:
 
     @classmethod
     def of(cls, store: RowStore, matrix: RowMatrix) -> TiledPoints:
-        """All points of which anything is known."""
+        """All points about which anything is known."""
         found = store.each(_known, matrix.files, repeat(matrix.width), repeat(store.grain))
         known, sums = zip(*found, strict=True)
         total = number(torch.stack(sums).sum(dim=0))
@@ -107,7 +107,7 @@ class TiledPoints:
 
     def closest(self, points: Tensor, centres: Tensor, count: int) -> Tensor:
         """See `PointSource`."""
-        rows = tile_rows(points, len(centres))  # tasks make whole tiles, so that they find what one alone would
+        rows = tile_rows(points, len(centres))  # tasks make whole tiles, so they find what a single task would
         step = rows * max(1, len(points) // (rows * _GROUPS_A_PART * self.store.threads))
         tasks = ((points, first, first + step, centres, count) for first in range(0, len(points), step))
         return torch.cat(self.store.run(_closest, tasks))
@@ -123,11 +123,11 @@ def tiled_base_graph(
     """Join each node to its k nearest.
 
     Args:
-        store: where the points live.
-        matrix: the points; a row of zeros is none.
+        store: where the points are kept.
+        matrix: the points; a row of zeros is not a point.
         settings: k and the seed.
-        memory: bytes that this process may hold, which trains the quantizer: less of it means fewer, larger cells.
-        search: how hard to look where there are too many points to compare them all.
+        memory: bytes that this process, which trains the quantizer, may hold: less memory means fewer, larger cells.
+        search: how thoroughly to search if there are too many points to compare them all.
     """
     points = TiledPoints.of(store, matrix)
     k = min(settings.k, len(points) - 1)
@@ -192,7 +192,7 @@ def _search_part(parts: Sequence[Part], i: int, k: int, bounds: Sequence[int], f
 
 
 def _pools(parts: Sequence[Part]) -> list[list[int]]:
-    """Parts whose points are held at once: mostly all of them, but not where these have very many coordinates."""
+    """Parts whose points are held at once: usually all, unless they have very many coordinates."""
     pools: list[list[int]] = [[]]
     for i, (_, _, width, _) in enumerate(parts):
         if pools[-1] and sum(len(parts[j][1]) for j in (*pools[-1], i)) * width > _HELD:
@@ -202,7 +202,7 @@ def _pools(parts: Sequence[Part]) -> list[list[int]]:
 
 
 def _indexed(points: TiledPoints, k: int, size: int, seed: int, search: Cells) -> tuple[CellIndex, int, float]:
-    """The cells, made once: a run that goes on must not have others, as it might on another processor."""
+    """The cells, made once: a resumed run must not get different ones, as it might on another processor."""
     file = points.store.folder / "cells.npz"
     if not file.exists():
         index, probes, recall = search.index(points, k, size=size, seed=seed)
@@ -215,12 +215,12 @@ def _indexed(points: TiledPoints, k: int, size: int, seed: int, search: Cells) -
 
 @dataclass(frozen=True)
 class Shelf:
-    """Points, lifted, in files of some cells each, one cell after the other.
+    """Lifted points, in files of some cells each, cell by cell.
 
     Attributes:
         points: the files of points.
         nodes: the files of the nodes that they are.
-        cells: (files + 1,) the first cell of each file, and the number of all.
+        cells: (files + 1,) the first cell of each file, and the total number of cells.
         starts: (cells + 1,) how many points lie in the cells before each.
         width: of a lifted point.
     """
@@ -232,7 +232,7 @@ class Shelf:
     width: int
 
     def cell(self, number: int) -> tuple[Tensor, Tensor]:
-        """The points of a cell, lifted, and the nodes that they are."""
+        """The lifted points of a cell, and their nodes."""
         file = int(np.searchsorted(self.cells, number, side="right")) - 1
         first, last = (self.starts[number : number + 2] - self.starts[self.cells[file]]).tolist()
         count, width = last - first, self.width
@@ -244,7 +244,7 @@ class Shelf:
 
 
 def _shelved(points: TiledPoints, index: CellIndex, groups: Sequence[Sequence[int]]) -> Shelf:
-    """Sort the points by their cells: those of every part, and then those of each group of cells, of all parts."""
+    """Sort the points by cell: first within every part, then for each group of cells across all parts."""
     store = points.store
     sorted_, nodes, shelf, names = (
         [store.folder / f"{kind}-{i}.bin" for i in range(count)]
@@ -280,8 +280,8 @@ def _shelve(
             and the first node of the part.
         sizes: (parts, cells) how many points of each there are.
         width: of a point.
-        shelf: where the points are to be.
-        names: where the nodes that they are shall be.
+        shelf: where to put the points.
+        names: where to put their nodes.
     """
     rows, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
     for (points, numbers, start, first), count in zip(pieces, sizes.sum(axis=1).tolist(), strict=True):
@@ -328,7 +328,7 @@ def _search_cells(
 
 
 def _found_before(number: int, folder: Path) -> list[Bucket] | None:
-    """What a run that was stopped has listed, if the file of pairs is what it wrote."""
+    """What an interrupted run has listed, if the file of pairs is unchanged."""
     with suppress(OSError, ValueError, KeyError, GraphError):
         before = read_note(_note_file(number, folder))
         if checksum(folder / _pairs_file(number)) == before["bytes"]:
@@ -337,7 +337,7 @@ def _found_before(number: int, folder: Path) -> list[Bucket] | None:
 
 
 def _write_pairs(pairs: NDArray[np.int64], bounds: Sequence[int], number: int, folder: Path) -> list[Bucket]:
-    """Write pairs of nodes to a file, sorted by the parts of both ends, each pair once."""
+    """Write pairs of nodes to a file, sorted by the parts of both endpoints, each pair once."""
     starts, n = np.asarray(bounds), max(bounds[-1], 1)
     low, high = divmod(np.unique(pairs.min(axis=0) * n + pairs.max(axis=0)), n)
     first, second = (np.searchsorted(starts, ends, side="right") - 1 for ends in (low, high))

@@ -1,4 +1,4 @@
-"""A graph in tiles, and what the stages of a purification ask of it: see `garnet.purify.place.Work`."""
+"""A graph in tiles, and what the stages of a purification ask of it; see `garnet.purify.place.Work`."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class GraphOnDisk:
 
     Attributes:
         given: the tiles of the input.
-        graph: what is read of it: the same, or with planted edges.
-        planted: (2, p) these.
-        store: where matrices of rows live, and who works on them.
-        clock: of the stages.
+        graph: the graph to read: the same, or with planted edges.
+        planted: (2, p) the planted edges.
+        store: where matrices of rows are kept, and what works on them.
+        clock: times the stages.
         place: an `OnDisk` or an `OnCluster`.
         cut: how the graph is cut, and what a process may hold.
-        columns: that a task may take through a filter; 0 if no process may hold what that takes of the adjacency.
+        columns: columns that a task may filter; 0 if no process may hold the part of the adjacency that this takes.
         as_table: write a table of edges instead of tiles.
         deliver: puts the result where it belongs.
     """
@@ -101,7 +101,7 @@ class GraphOnDisk:
             "neighbours": lambda base: (self.store.folder / name for name in base.names()),
             "prune": lambda _: (),
         }[name]
-        # What is given on is what was noted, so that matrices nobody asks for any more are forgotten.
+        # The recorded value is passed on, so matrices no longer needed are forgotten.
         return restore(self.clock.stage(name, compute, note, files))
 
     def spectrum(self, settings: Settings) -> Spectrum:
@@ -133,7 +133,7 @@ class GraphOnDisk:
         return tiled_base_graph(self.store, points, settings, memory=self.cut.memory, search=Cells())
 
     def base_embedding(self, base: TiledBase, rank: int, settings: Settings) -> Tensor:
-        """See `Work`; only the whole graph in memory has it."""
+        """See `Work`; available only with the whole graph in memory."""
         raise GarnetError("The score 'distortion' needs the whole graph in memory; purify with InMemory().")
 
     def seen(self, embedding: Embedding) -> Seen:
@@ -152,7 +152,7 @@ class GraphOnDisk:
     def score(
         self, embedding: Embedding, base: TiledBase, settings: Settings, critical: Critical, suspicion: Suspicion | None
     ) -> Tiles:
-        """See `Work`; a tile that was scored before is not scored again."""
+        """See `Work`; a tile that has been scored is not scored again."""
         folder, points, scored = self.store.folder, embedding.points, self._files("scored")
         tasks = (
             TileTask(
@@ -216,7 +216,7 @@ class GraphOnDisk:
         return Tally.sum(self.store.each(tally_files, self._rows(scored), repeat(choice)))
 
     def gather(self, scored: Tiles, choice: Choice, tally: Tally) -> TiledGraph | EdgeTable:
-        """See `Work`; a strip that was written before is not written again."""
+        """See `Work`; a strip that has been written is not written again."""
         graph, output = self.given, self._staged
         with writing(output):
             output.mkdir(exist_ok=True)
@@ -292,13 +292,13 @@ class GraphOnDisk:
 
 
 def asdict_base(base: TiledBase) -> dict[str, Any]:
-    """A base graph as JSON has it."""
+    """A base graph as JSON values."""
     files = [[i, j, segments] for (i, j), segments in base.files.items()]
     return {"files": files, "probes": base.probes, "recall": base.recall}
 
 
 def base_of(noted: dict[str, Any]) -> TiledBase:
-    """The base graph that was noted."""
+    """The recorded base graph."""
     files = {(i, j): [(name, first, count) for name, first, count in some] for i, j, some in noted["files"]}
     return TiledBase(files, noted["probes"], noted["recall"])
 
@@ -309,7 +309,7 @@ def _note_pruned(pruned: Pruned) -> dict[str, Any]:
 
 
 def _name_of(tiles: Tiles) -> str:
-    """Under which name tiles were scored, or revised."""
+    """The name under which tiles were scored, or revised."""
     return next(iter(tiles.values())).name.split("-")[0]
 
 
@@ -319,7 +319,7 @@ def ledger_name(i: int, j: int) -> str:
 
 
 def _likeness(graph: TiledGraph, i: int, j: int, first: RowFile, second: RowFile, width: int) -> tuple[Tensor, Tensor]:
-    """Edges of a tile, (2, s), all or of very many some; and the inner product of the rows of each."""
+    """Edges of a tile, (2, s), a sample if very many; and the inner product of each edge's rows."""
     edges = thinned(torch.from_numpy(graph.edges(i, j)), graph.num_edges)
     left, right = read(first, width), read(second, width)
     local = edges - torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
@@ -336,7 +336,7 @@ def _seen(
     rank: int,
     planted: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Edges of a tile, all or of very many some, what is seen of them, and of those planted there."""
+    """Edges of a tile, a sample if very many; what is observed about them, and about those planted there."""
     first = torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
     edges = thinned(torch.from_numpy(given.edges(i, j)), given.num_edges, MOST_LEARNT)
     left = points_of(graph, i, files[0], width)

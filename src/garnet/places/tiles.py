@@ -50,17 +50,17 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class TiledGraph:
-    """A graph whose adjacency lies on disk as parts x parts tiles; `open` reads one that `finish` has completed.
+    """A graph whose adjacency is on disk as parts x parts tiles; `open` reads one that `finish` has completed.
 
-    Files are read, never mapped: pages of a mapping would count as memory of this process. Their sizes are compared at
-    each read, their checksums only by `verify`, because tiles are read again and again.
+    Files are read, never mapped: mapped pages would count as memory of this process. Their sizes are checked at each
+    read, their checksums only by `verify`, because tiles are read again and again.
 
     Attributes:
         folder: where the files are.
         bounds: parts + 1 numbers; part i has the nodes bounds[i] .. bounds[i + 1] - 1.
         num_edges: undirected edges, m.
         weighted: whether any weight is not one.
-        feature_width: features of a node; None without any.
+        feature_width: number of features; None without any.
         sizes: bytes of each file.
         checks: CRC-32 of each file.
         sparse_features: whether features are kept as CSR.
@@ -87,7 +87,7 @@ class TiledGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the same graph in memory, however it is cut into tiles; all of them are verified and read for it."""
+        """The fingerprint of the same graph in memory, however it is cut into tiles; verifies and reads all of them."""
         self.verify()
         entries = 2 * self.num_edges
         return fingerprint_of(
@@ -102,11 +102,11 @@ class TiledGraph:
 
         Args:
             folder: where the files are.
-            verify: read all of them once, to find any whose bytes have changed.
+            verify: read all files once, to find any whose bytes have changed.
 
         Raises:
-            GraphError: it is unfinished, or a file is missing, truncated or, if that was looked for, changed; the
-                message names it.
+            GraphError: it is unfinished, or a file is missing, truncated or, with `verify`, changed; the message names
+                it.
         """
         folder = Path(folder)
         path = folder / MANIFEST
@@ -131,7 +131,7 @@ class TiledGraph:
         return graph
 
     def verify(self) -> None:
-        """Read every file once, and say of the first that is not what was written.
+        """Read every file once, and report the first that is not as written.
 
         Raises:
             GraphError: a file is missing, truncated or changed.
@@ -139,7 +139,7 @@ class TiledGraph:
         for name, check in self.checks.items():
             if checksum(self._path(name)) != check:
                 raise self._fault(name, "has other bytes than were written")
-        # What is in a tile goes to code that trusts it; once looked at, it is read again and again as it is.
+        # Code that trusts them reads the contents of tiles, again and again after this one check.
         for i in range(self.parts):
             for j in range(self.parts):
                 starts, columns = (tile := self.tile(i, j)).starts, tile.columns
@@ -182,7 +182,7 @@ class TiledGraph:
         return self._numbers(f"counts-{i}.bin", np.int64)
 
     def features(self, i: int) -> FeatureBlock | None:
-        """The rows of the features of part i, dense or sparse as they were given; None without any."""
+        """The feature rows of part i, dense or sparse as given; None without any."""
         if self.feature_width is None:
             return None
         shape = (self._length(i), self.feature_width)
@@ -211,12 +211,12 @@ class TiledGraph:
         return Split(*(self._array(name, "iu") for name in SPLIT_FILES))
 
     def names(self, i: int) -> NDArray[Any] | None:
-        """The users' own names of the nodes of part i; None where they are the nodes' numbers."""
+        """The user's own names of the nodes of part i; None if they are node numbers."""
         names: NDArray[Any] | None = self._array(f"node-names-{i}.npy", "iuU")
         return names
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory, from files that `verify` has found to be what was written."""
+        """The whole graph in memory, from files that `verify` has checked."""
         self.verify()
         matrix = sp.vstack(list(self._strips()), "csr")
         blocks = [block for i in range(self.parts) if (block := self.features(i)) is not None]
@@ -232,7 +232,7 @@ class TiledGraph:
             )
 
     def _strips(self) -> Iterator[sp.csr_array]:
-        """The adjacency, the rows of one part after those of another, from files that have been verified."""
+        """The adjacency, part by part, from verified files."""
         for i in range(self.parts):
             blocks = []
             for j in range(self.parts):
@@ -255,7 +255,7 @@ class TiledGraph:
         return self.bounds[i + 1] - self.bounds[i]
 
     def _path(self, name: str) -> Path:
-        """The path of a file that is there and as long as it was when it was written."""
+        """The path of a file that exists and is as long as when it was written."""
         path, size = self.folder / name, self.sizes[name]
         found = path.stat().st_size if path.is_file() else None
         if found != size:
@@ -276,7 +276,7 @@ class TiledGraph:
             return read_npy(path, kinds, ndim=1)
 
     def _is_sound(self) -> bool:
-        """Whether what the manifest says is what one can say."""
+        """Whether the manifest is well formed."""
         whole = (*self.bounds, self.num_edges, *self.sizes.values(), *self.checks.values(), self.feature_width or 0)
         flags = self.weighted, self.sparse_features
         if not all(type(one) is int and one >= 0 for one in whole) or not all(type(flag) is bool for flag in flags):

@@ -26,7 +26,7 @@ from garnet.places.tiles import TiledGraph
 from garnet.progress import Progress, Step
 from garnet.purify.result import Purification
 
-_BYTES_AN_ENTRY = 60  # of a tiled graph while it is put together in memory
+_BYTES_AN_ENTRY = 60  # of a tiled graph while it is assembled in memory
 
 
 def purify_to_file(
@@ -36,16 +36,16 @@ def purify_to_file(
 
     Args:
         method: the purifier.
-        graph: what is to be purified.
-        place: an `OnDisk` or `OnCluster` whose output is a file; its ending says how it is written.
+        graph: the graph to purify.
+        place: an `OnDisk` or `OnCluster` whose output is a file; its extension gives the format.
         symmetrize: accept a directed graph.
-        progress: told of stages.
+        progress: called with the stages.
 
     Returns:
-        What came out, with the graph in memory; None if the very same call has written that file before.
+        The result, with the graph in memory; None if the very same call has written that file before.
 
     Raises:
-        GarnetError: the file is there already, another run writes it, or it cannot be written.
+        GarnetError: the file already exists, another run is writing it, or it cannot be written.
     """
     try:
         result: Purification = method.purify(graph, place=_ToFile(place), symmetrize=symmetrize, progress=progress)
@@ -78,7 +78,7 @@ class _ToFile:
 
 @contextmanager
 def _opened(task: Task, output: Path) -> Iterator[GraphOnDisk]:
-    """The graph in tiles, to be written to one file in the end.
+    """The graph in tiles, finally to be written to one file.
 
     Raises:
         DoneAlready: the very same call has written that file before.
@@ -103,7 +103,7 @@ def _opened(task: Task, output: Path) -> Iterator[GraphOnDisk]:
 
 
 def _saved(task: Task, facts: dict[str, Any], made: Scratch, output: Path, instead: Path, run: str) -> Purification:
-    """Write the graph to one file, or leave it in tiles beside that if it does not fit in memory."""
+    """Write the graph to one file, or leave it in tiles beside it if it does not fit in memory."""
     tiles, target = TiledGraph.open(made.folder / STAGED), output.resolve()
     nodes = sum(size for name, size in tiles.sizes.items() if name.startswith("node-"))
     needed = BASELINE + 2 * _BYTES_AN_ENTRY * tiles.num_edges + 2 * nodes

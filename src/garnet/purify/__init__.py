@@ -1,1 +1,1 @@
-"""GARNET itself: from a graph that is not to be trusted to one that is."""
+"""GARNET itself: from an untrusted graph to a trusted one."""

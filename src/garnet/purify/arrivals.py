@@ -1,4 +1,4 @@
-"""Edges that arrive later, by the names of their nodes, some of which nobody has seen before."""
+"""Edges that arrive later, by the names of their nodes, some of which may be new."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from garnet.errors import GraphError, brief
 Names = NDArray[Any]
 
 _DIGITS = 18
-"""Which every integer of 64 bits can have."""
+"""Digits that every 64-bit integer can have."""
 
 
 class Arrivals(NamedTuple):
     """Edges as numbers.
 
     Attributes:
-        source: (m,) as it was given.
-        target: (m,) as it was given.
+        source: (m,) source nodes as given.
+        target: (m,) target nodes as given.
         ends: (2, m) numbers of the nodes; new ones follow those of the graph, in the order of their names.
         newcomers: names of the new nodes.
     """
@@ -36,10 +36,10 @@ class Arrivals(NamedTuple):
 
 
 class NodeNames:
-    """The nodes of a graph by their names.
+    """The nodes of a graph by name.
 
     Args:
-        names: (n,) integers or texts; None where nodes are known by their numbers.
+        names: (n,) integers or texts; None if nodes are known by number.
         n: number of nodes.
     """
 
@@ -57,28 +57,28 @@ class NodeNames:
 
     @property
     def are_texts(self) -> bool:
-        """Whether names are texts, and not integers or the nodes' numbers."""
+        """Whether names are texts, rather than integers or node numbers."""
         return self._names is not None and self._names.dtype.kind == "U"
 
     def spelt(self, text: str) -> str:
-        """A name as the others are spelt: 7 for 007 where names are integers."""
+        """A name spelt like the others: 7 for 007 where names are integers."""
         if self.are_texts or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > _DIGITS:
             return text
         return str(int(text))
 
     def has(self, text: str) -> bool:
-        """Whether a node's name is spelt so."""
+        """Whether a node has this name."""
         return text in self._by_text
 
     def arrivals(self, edges: Any, *, numbers: bool) -> Arrivals:
-        """Edges with numbers for names.
+        """Edges with node numbers in place of names.
 
         Args:
-            edges: (2, m): the names of the first ends, and those of the others.
-            numbers: whether these are nodes' numbers though the graph has names.
+            edges: (2, m): the names of the source nodes, and those of the target nodes.
+            numbers: whether these are node numbers even though the graph has names.
 
         Raises:
-            GraphError: they are no edges, or not named as the nodes of the graph are.
+            GraphError: they are not edges, or do not use the graph's kind of names.
         """
         source, target = _columns(edges)
         if numbers and source.dtype.kind not in "iu":
@@ -109,7 +109,7 @@ class NodeNames:
 
 
 def _columns(edges: Any) -> tuple[Names, Names]:
-    """The two columns of names: integers of 64 bits, or texts."""
+    """The two columns of names: 64-bit integers, or texts."""
     try:
         columns = [np.asarray(column) for column in edges]
     except (TypeError, ValueError):
@@ -146,15 +146,15 @@ def _bad(name: Any) -> bool:
 
 
 def feature_rows(features: Any, newcomers: list[Any], width: int) -> tuple[Tensor, Tensor]:
-    """(k, d) the features of new nodes, and (k,) of which there are any.
+    """(k, d) the features of new nodes, and (k,) which nodes have any.
 
     Args:
-        features: rows of numbers by the names of nodes: a mapping, or a table of pandas with the names as its index.
+        features: rows of numbers by node name: a mapping, or a pandas DataFrame indexed by name.
         newcomers: the names of the k new nodes.
-        width: how many numbers a row has, d.
+        width: the length of a row, d.
 
     Raises:
-        GraphError: they are something else.
+        GraphError: the features are something else.
     """
     rows = np.zeros((len(newcomers), width))
     there = np.zeros(len(newcomers), dtype=bool)

@@ -1,4 +1,4 @@
-"""What every purifier has in common: it reads any graph, checks it, says what it did, and is a transform of PyG."""
+"""What all purifiers share: they read any graph, check it, report what they did, and are PyG transforms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from garnet.purify.transform import Fill, purified_data
 
 
 class Cleaned(Protocol):
-    """What a purifier gives back, at least: GARNET's `Purification` is one, and so is a `CleanedGraph`."""
+    """The least a purifier returns: GARNET's `Purification` is one, and so is a `CleanedGraph`."""
 
     @property
     def graph(self) -> Graph:
@@ -52,7 +52,7 @@ class CleanedGraph:
 class Purifier(ABC):
     """A purifier as a value: a frozen dataclass that stores its parameters and writes `_purify`.
 
-    It is also a transform of PyTorch Geometric: called with a `Data` it gives a new `Data` back.
+    It is also a PyTorch Geometric transform: called with a `Data`, it returns a new `Data`.
 
     Example:
         >>> from dataclasses import dataclass
@@ -75,11 +75,11 @@ class Purifier(ABC):
     """
 
     needs_features: ClassVar[str] = ""
-    """Why it cannot do without features, in words that follow its name; empty if it can."""
+    """Why it needs features, in words that follow its name; empty if it does not."""
 
     @final
     def __post_init__(self) -> None:
-        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        """Refuse what the annotations of its parameters and its `_rules` do not allow; `@dataclass` calls it."""
         require_parameters(self)
         _register_transform()
 
@@ -88,15 +88,15 @@ class Purifier(ABC):
         """Purify a graph that has been checked."""
 
     def purify(self, graph: Any, *, device: str = "cpu", progress: Progress | None = None) -> Cleaned:
-        """Purify a graph, which stays as it is.
+        """Purify a graph, without changing it.
 
         Args:
-            graph: the graph that is not to be trusted, or anything that `as_graph` reads.
-            device: where to compute, for those that can on others than the CPU.
-            progress: told of each stage as it begins.
+            graph: the untrusted graph, or anything that `as_graph` reads.
+            device: where to compute, for purifiers that can use more than the CPU.
+            progress: called as each stage begins.
 
         Raises:
-            GraphError: it is no graph, or lacks what the purifier needs.
+            GraphError: it is not a graph, or lacks what the purifier needs.
             ParameterError: there is no such device.
         """
         graph = as_graph(graph)
@@ -113,41 +113,41 @@ class Purifier(ABC):
         return cleaned
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Relaxed:
-        """What the purifier makes of edges near a graph, as a function that gradients pass: for attackers who know it.
+        """The purifier near a graph, as a differentiable function of edge weights: for adaptive attackers.
 
-        Unless a purifier says more, what it decided of the edges of the graph stays decided, and other pairs are taken
-        for kept whole.
+        Unless a purifier overrides this, its decisions about the graph's edges stay fixed, and any other pair is
+        assumed to be kept with its full weight.
 
         Args:
             graph: the graph, or anything that `as_graph` reads.
             device: where to compute.
-            way: how gradients pass; see `garnet.purify.relaxed.Way`.
+            way: how gradients flow; see `garnet.purify.relaxed.Way`.
         """
         graph = as_graph(graph)
         return Frozen.of(graph, self.purify(graph, device=device).graph, device=device)
 
     @final
     def __call__(self, data: Any, *, fill: Fill = "zeros") -> Any:
-        """Purify a PyG `Data`: gives a new one, with other edges and all that belongs to nodes and to the graph.
+        """Purify a PyG `Data`: returns a new one with other edges and all attributes of the nodes and the graph.
 
-        Each graph of a `Batch`, a dataset or a list is purified by itself, and a graph without edges stays as it is; a
+        Each graph of a `Batch`, a dataset or a list is purified separately, and a graph without edges stays as it is; a
         `Batch` gives a `Batch`, the others a list. Anything else that `as_graph` reads gives a `Graph`.
 
-        * `edge_index` has the edges that are kept, in the directions that they had, and the new ones in both; sorted,
-          without loops, and of parallel edges the heaviest.
-        * `edge_weight` is what they weigh now. What they weighed, if the `Data` said so, is in `edge_weight_given`.
+        * `edge_index` has the kept edges in their original directions, and new ones in both; sorted, without loops, and
+          only the heaviest of parallel edges.
+        * `edge_weight` has their new weights. Their old weights, if the `Data` had any, are in `edge_weight_given`.
         * `edge_added` says which of them are new.
-        * `edge_attr` and all else that PyG takes for an attribute of edges goes along with them; see `fill`.
-        * `adj_t` has no edges that `edge_index` does not have, and is left out; where there is no `edge_index`, the
-          purified edges are an `adj_t`, too.
+        * `edge_attr` and anything else that PyG takes for an edge attribute follows its edge; see `fill`.
+        * `adj_t` would repeat `edge_index`, and is left out; if there is no `edge_index`, the purified edges are an
+          `adj_t`, too.
 
         Args:
-            data: the `Data`, or any of the others; it stays as it is.
-            fill: of the attributes of new edges: `zeros`, or the `mean` of all edges for numbers that have fractions,
-                and zero for others. In a list they have None, and in `edge_weight_given` zero.
+            data: the `Data`, or any of the others; it is not changed.
+            fill: how to fill the attributes of new edges: `zeros`, or for floats the `mean` of all edges and for other
+                numbers zero. In a list they have None, and in `edge_weight_given` zero.
 
         Raises:
-            GraphError: it is no graph, or lacks what the purifier needs.
+            GraphError: it is not a graph, or lacks what the purifier needs.
             ParameterError: a graph does not allow a parameter.
         """
         _register_transform()
@@ -159,12 +159,12 @@ class Purifier(ABC):
 
     @final
     def forward(self, data: Any) -> Any:
-        """The same under the name that PyG gives it."""
+        """The same under PyG's name for it."""
         return self(data)
 
 
 def _require_sides(name: str, graph: Graph, cleaned: Cleaned) -> None:
-    """Refuse a purifier that joins two nodes of one side of a bipartite graph."""
+    """Refuse the result if it joins two nodes of one side of a bipartite graph."""
     sides, edges = graph.sides, cleaned.graph.edges
     new = edges[:, ~contains(graph.edges, edges, graph.num_nodes)]
     if sides is not None and (sides[new[0]] == sides[new[1]]).any():
@@ -172,12 +172,11 @@ def _require_sides(name: str, graph: Graph, cleaned: Cleaned) -> None:
 
 
 def _register_transform() -> None:
-    """Let PyG's `BaseTransform` know of purifiers, if it has been imported.
+    """Register purifiers with PyG's `BaseTransform`, if it has been imported.
 
     To inherit from it, every program that purifies would have to import PyG, which takes seconds. But it is an abstract
-    base class, and counts as its own whatever registers with it. Whoever asks `isinstance(GARNET(), BaseTransform)` has
-    imported it by then, so it is enough to look for it when this module is imported, and whenever a purifier is made or
-    called.
+    base class, and accepts whatever registers with it. Any caller of `isinstance(GARNET(), BaseTransform)` has imported
+    it by then, so it is enough to look for it when this module is imported, and whenever a purifier is made or called.
     """
     base = getattr(sys.modules.get("torch_geometric.transforms"), "BaseTransform", None)
     if base is not None:

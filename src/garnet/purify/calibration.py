@@ -1,4 +1,4 @@
-"""What a sum of reasons means: how much an edge is to be doubted that looks as false ones do."""
+"""What a sum of reasons means: how much to doubt an edge that looks like false ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 Numbers = NDArray[np.float64]
 
 WEAK = 0.65
-"""Up to this power, planted edges look too much like others to say which are made up, or how many."""
+"""Up to this power, planted edges look too similar to others to say which edges are made up, or how many."""
 
-# What is believed before the edges were looked at. These were chosen on the ten published poisons, and those that have
-# to do with degrees also on attacks of our own on Cora; docs/results/audit.md.
+# The prior, before any edge is looked at. It was chosen on the ten published poisoned graphs, and what concerns degrees
+# also on our own attacks on Cora; docs/results/audit.md.
 _USUAL_SHARE = 0.05
 """Of false edges; it is where the search begins, and what is taken for granted where belief tells nothing."""
 _LARGEST_SHARE = 0.5
@@ -23,17 +23,17 @@ _LARGEST_SHARE = 0.5
 _HELD = np.array([0.005, 0.0005])
 """How strongly, for each edge, that share is held: not to change with the degrees, and to be the usual one."""
 
-# Strata of alike degrees, in each of which planted edges are compared with the others.
+# Strata of similar degrees; planted edges are compared with the others within each.
 _MOST_STRATA = 7
 _PLANTED_IN_STRATUM = 30
-"""Fewer would say too little; so a graph with few planted edges has fewer strata."""
+"""Fewer would show too little; so a graph with few planted edges has fewer strata."""
 
 # Where the searches end.
 _ENOUGH = 100_000
 """Edges to learn from."""
 _ROUNDS = 100
 _SETTLED = 1e-3
-"""A round of expectation and maximisation that changes no chance by so much is the last."""
+"""Expectation maximisation stops when no probability changes by this much."""
 _NEWTON_STEPS = 50
 _NEWTON_SETTLED = 1e-6
 _RIDGE = 1e-3
@@ -42,32 +42,32 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of some edges.
+    """What is known about some edges.
 
     Attributes:
-        belief: (m,) what all reasons together say for each.
-        degrees: (m,) the log-odds of the rank that the product of its ends' degrees has among all edges.
+        belief: (m,) the sum of all reasons for each edge.
+        degrees: (m,) the log-odds of the rank of its endpoints' degree product among all edges.
     """
 
     belief: Numbers
     degrees: Numbers
 
     def some(self) -> Evidence:
-        """A hundred thousand of them at most, evenly."""
+        """At most a hundred thousand of them, evenly spaced."""
         step = -(-len(self.belief) // _ENOUGH)
         return Evidence(self.belief[:: step or 1], self.degrees[:: step or 1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """How suspicious an edge is by what is known of it.
+    """How suspicious an edge is, given what is known about it.
 
     Attributes:
-        say: what degrees count beside belief: above 0 where false edges join nodes of few neighbours, below 0 where
-            they join hubs.
-        slope: by how much the log-odds of suspicion fall as belief and degrees together rise by one.
-        level: the log-odds where these are zero.
-        power: how often a planted edge was believed less than one of the graph.
+        say: the weight of degrees relative to belief: above 0 where false edges join nodes of few neighbours, below 0
+            where they join hubs.
+        slope: how much the log-odds of suspicion fall as the weighted sum of belief and degrees rises by one.
+        level: the log-odds where this sum is zero.
+        power: how often a planted edge was believed less than one of the graph's own.
     """
 
     say: float
@@ -76,24 +76,25 @@ class Doubt:
     power: float
 
     def suspicion(self, believed: Tensor) -> Tensor:
-        """How likely edges are false, (m,) from 0 to 1, by the sum of belief and degrees, each with its say."""
+        """How likely edges are false, (m,) from 0 to 1, by the weighted sum of belief and degrees."""
         return torch.sigmoid(self.level - self.slope * believed).clamp_max(0.5 if self.power <= WEAK else 1.0)
 
 
 def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
-    """How likely an edge is to be one of the false ones that are among all edges.
+    """Learn how likely an edge is to be one of the false ones among all edges.
 
-    Edges are a mixture of true and false ones, of which the planted are a sample: among edges of alike degrees, the
-    odds of both are exponential in belief. Who made edges up need not have chosen degrees as the planted have them, so
-    the share of false edges may rise or fall with the degrees. All of this follows by expectation and maximisation.
-    Then belief and degrees are added up, each with the say that was found, and suspicion is the falling logistic curve
-    of this sum that comes nearest to the mixture. Where belief hardly tells planted edges from others, a mixture could
-    be anything: it is then taken for granted that a twentieth is false, and no edge is more likely so than not.
+    Edges are a mixture of true and false ones, and the planted edges are a sample of the latter: among edges of similar
+    degrees, the odds of the two are exponential in belief. Whoever made edges up need not have chosen degrees as the
+    planted edges have them, so the share of false edges may rise or fall with the degrees. All of this is fitted by
+    expectation maximisation. Then belief and degrees are added with the weights found, and suspicion is the falling
+    logistic curve of this sum that comes closest to the mixture. Where belief hardly separates planted edges from
+    others, the mixture could be anything: a twentieth of the edges is then assumed to be false, and no edge more likely
+    false than true.
 
     Args:
-        edges: of the graph; a hundred thousand are enough to learn from.
-        false: of edges that were planted into copies of the graph, at least one.
-        most_say: the most that the degrees may count.
+        edges: the graph's own; a hundred thousand are enough to learn from.
+        false: edges planted into copies of the graph, at least one.
+        most_say: the largest weight that degrees may have.
     """
     edges, false = edges.some(), false.some()
     likely, say = _mixture(edges, false)
@@ -106,11 +107,11 @@ def learn(edges: Evidence, false: Evidence, *, most_say: float) -> Doubt:
 
 
 def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
-    """The chance of each edge to be false, (m,), and what degrees count, in units of belief."""
+    """The probability that each edge is false, (m,), and the weight of degrees, in units of belief."""
     m, count = len(edges.belief), len(false.belief)
     belief = np.concatenate([edges.belief, false.belief])
     spread = max(float(edges.belief.std()), 1e-12)
-    # By the planted edges, so that there are some in each.
+    # By the planted edges, so that each stratum has some.
     strata_count = min(_MOST_STRATA, max(1, count // _PLANTED_IN_STRATUM))
     cuts = np.unique(np.quantile(false.degrees, np.arange(1, strata_count) / strata_count))
     strata = np.eye(len(cuts) + 1)[np.searchsorted(cuts, np.concatenate([edges.degrees, false.degrees]), "right")]
@@ -122,7 +123,7 @@ def _mixture(edges: Evidence, false: Evidence) -> tuple[Numbers, float]:
     telling = _power(edges.belief, false.belief) > WEAK
     odds, share, likely = np.zeros(looks.shape[1]), usual, np.full(m, _USUAL_SHARE)
     for _ in range(_ROUNDS):
-        # In each stratum the planted edges weigh as much as the true ones, so that degrees alone tell nothing.
+        # In each stratum the planted edges weigh as much as the true ones, so degrees alone reveal nothing.
         true = (1 - likely) @ strata[:m]
         weights = np.concatenate([1 - likely, strata[m:] @ (true / np.maximum(strata[m:].sum(axis=0), 1))])
         odds = logistic(looks, is_planted, weights, start=odds)
@@ -162,7 +163,7 @@ def logistic(
         slope = design.T @ (weights * (chance - target)) + held * (found - at)
         curvature = (design * (weights * chance * (1 - chance))[:, None]).T @ design
         step = np.linalg.solve(curvature + np.diag(np.broadcast_to(held, len(found))), slope)
-        # A whole step overshoots where chances are near 0 or 1.
+        # A full step overshoots where probabilities are near 0 or 1.
         while (reached := cost(found - step)) > least and np.abs(step).max() > _NEWTON_SETTLED:
             step = step / 2
         found, least = found - step, min(least, reached)
@@ -177,7 +178,7 @@ def _chance(log_odds: Numbers) -> Numbers:
 
 
 def _power(true: Numbers, false: Numbers) -> float:
-    """The chance that a false edge is believed less than a true one (area under the ROC curve)."""
+    """The probability that a false edge is believed less than a true one (area under the ROC curve)."""
     ordered = np.sort(true)
     below = (np.searchsorted(ordered, false, "left") + np.searchsorted(ordered, false, "right")) / 2
     return 1 - float(below.mean()) / max(len(true), 1)

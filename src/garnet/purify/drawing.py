@@ -1,4 +1,4 @@
-"""What became of every edge, to be looked at in Gephi or another program that reads GraphML or GEXF."""
+"""What became of every edge, for viewing in Gephi or another program that reads GraphML or GEXF."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from garnet.io.graphml import draw_graphml
 from garnet.purify.result import AnyLedger, Ledger
 
 DRAWINGS = {".graphml": draw_graphml, ".gexf": draw_gexf}
-"""What writes a drawing, by the ending of its file."""
+"""The writers of drawings, by file extension."""
 
 
 def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger, *, dropped: bool = True) -> Drawing:
-    """The edges of a graph and those that it was given in exchange, with columns that say what became of each.
+    """The edges of a graph and those it gained, with columns that say what became of each.
 
-    These are `weight`, that of an edge that stays, or of one that is gone that which it had; `weight_given`, that of
-    the input; `status`: `kept`, `dropped` or `new`; `score`; and where planted edges told, `suspicion`, from 0 to 1.
+    These are `weight`, the weight of an edge that stays, or the former weight of one that is gone; `weight_given`, the
+    weight in the input; `status`: `kept`, `dropped` or `new`; `score`; and where edges were planted, `suspicion`, from
+    0 to 1.
 
     Args:
         given: the graph that was purified.
-        cleaned: what came out.
+        cleaned: the purified graph.
         ledger: of the purification.
-        dropped: whether edges that are gone are drawn, too.
+        dropped: whether dropped edges are drawn, too.
     """
     batches = list(ledger.batches())
     edges = np.concatenate([batch.edges for batch in batches], axis=1).astype(np.int64)
@@ -58,10 +59,10 @@ def drawing_of(given: Graph, cleaned: Graph, ledger: AnyLedger, *, dropped: bool
 
 
 def save_drawing(drawing: Drawing, path: str | Path) -> None:
-    """Write a drawing to a file that ends in .graphml or .gexf, whole or not at all; one that is there is replaced.
+    """Write a drawing to a .graphml or .gexf file, whole or not at all; an existing file is replaced.
 
     Raises:
-        GraphError: it ends in something else, or a text cannot be kept in XML.
+        GraphError: the extension is another, or a text cannot be kept in XML.
         GarnetError: the file cannot be written.
     """
     write = DRAWINGS.get(Path(path).suffix.lower())

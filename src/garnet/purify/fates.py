@@ -1,4 +1,4 @@
-"""What became of edges as columns for people: under their own names, in the order of the nodes."""
+"""What became of edges, as readable columns: under the user's names, in node order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {"kept": "kept", "dropped": "dropped", "added": "new"}
 
 
 def fate_columns(fates: Fates, n: int) -> tuple[Edges, Columns]:
-    """All edges in the order of their nodes, and the columns `status`, `score` and `reason` of them.
+    """All edges in node order, and their columns `status`, `score` and `reason`.
 
     `status` is kept, dropped or new.
 
@@ -41,18 +41,18 @@ def fate_columns(fates: Fates, n: int) -> tuple[Edges, Columns]:
 
 
 def ends(edges: Edges, names: NDArray[Any] | None) -> Columns:
-    """The columns `source` and `target` of edges: the names of their nodes, or numbers where there are none."""
+    """The columns `source` and `target` of edges: the names of their nodes, or numbers if they have none."""
     first, second = edges if names is None else names[edges]
     return {"source": first, "target": second}
 
 
 def found(known: Edges, values: NDArray[Any], edges: Edges, n: int) -> NDArray[np.float32]:
-    """What is known of edges (2, m), NaN where nothing is.
+    """What is known about edges (2, m), NaN where nothing is.
 
     Args:
-        known: edges in the order of their nodes.
-        values: of these.
-        edges: those that are asked for.
+        known: edges in node order.
+        values: their values.
+        edges: the edges to look up.
         n: the number of nodes.
     """
     answer = np.full(edges.shape[1], np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""What the nodes say of themselves, as a block of coordinates beside the spectral ones (appendix L)."""
+"""Node features as a block of coordinates beside the spectral ones (appendix L)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from garnet.linalg import dense
 from garnet.purify.settings import Features, Scaling
 from garnet.spectral.spectrum import normalized_adjacency
 
-_COMPARED = 20_000  # edges, and pairs of nodes, whose likeness is compared
-_SHUFFLED_UP_TO = 10_000_000  # ends of edges; of more, some are drawn
+_COMPARED = 20_000  # edges, and node pairs, whose similarity is compared
+_SHUFFLED_UP_TO = 10_000_000  # endpoints of edges; of more, a sample is drawn
 
 
 def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, device: str) -> Tensor | None:
@@ -29,11 +29,11 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
     Args:
         graph: the graph with features X.
         kind: `none`; `raw`, X itself; `low-rank`, the leading singular directions of X with unit rows, which drop what
-            an attack on features adds; `propagated`, A (A X) / 2 with the normalised adjacency A; `auto`, low-rank if
-            the graph has features.
+            a feature attack adds; `propagated`, A (A X) / 2 with the normalised adjacency A; `auto`, low-rank if the
+            graph has features.
         rank: how many singular directions to keep of low-rank and propagated features; None keeps X as it is.
         seed: of the truncated decomposition.
-        device: where the block is wanted.
+        device: where to put the block.
     """
     matrix = require_features(graph, kind)
     if matrix is None:
@@ -50,16 +50,16 @@ def feature_block(graph: Graph, kind: Features, rank: int | None, *, seed: int, 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Described:
-    """How features become coordinates, for nodes that were not there yet.
+    """How features become coordinates, for nodes that arrive later.
 
     Attributes:
-        block: (n, d) of the nodes that were, on its scale and weighted.
-        directions: (f, d) along which the unit rows of features are measured; None where coordinates are the features
-            themselves, or those of neighbours, too.
-        kind: of the block; see `feature_block`.
-        scaling: of it.
-        weight: of it.
-        width: features of a node, f.
+        block: (n, d) coordinates of the known nodes, scaled and weighted.
+        directions: (f, d) on which the unit rows of features are projected; None if coordinates are the features
+            themselves, or include those of neighbours.
+        kind: the kind of block; see `feature_block`.
+        scaling: how the block was scaled.
+        weight: the weight of the block.
+        width: number of features, f.
     """
 
     block: Tensor
@@ -73,7 +73,7 @@ class Described:
     def of(
         cls, graph: Graph, kind: Features, rank: int | None, *, scaling: Scaling, weight: float, seed: int
     ) -> Described | None:
-        """That of a graph; see `feature_block`. None where there are no features, or they weigh nothing."""
+        """The description for a graph; see `feature_block`. None if there are no features, or they weigh nothing."""
         block = feature_block(graph, kind, rank, seed=seed, device="cpu") if kind != "none" and weight else None
         if block is None:
             return None
@@ -93,14 +93,14 @@ class Described:
         return self.kind != "propagated"
 
     def coordinates(self, rows: NDArray[np.float64]) -> Tensor:
-        """(k, d) in float32 of nodes with the features `rows`, (k, f)."""
+        """(k, d) in float32, coordinates of nodes with the features `rows`, (k, f)."""
         if self.directions is not None:
             rows = product(unit_rows(rows), self.directions.numpy())
         return self.weight * scale(torch.from_numpy(rows).float(), self.scaling)
 
 
 def require_features(graph: Graph, kind: Features) -> Any:
-    """The features of a graph, or None where none are wanted.
+    """The features of a graph, or None if none are wanted.
 
     Raises:
         ParameterError: they are wanted, and the graph has none.
@@ -113,9 +113,9 @@ def require_features(graph: Graph, kind: Features) -> Any:
 
 
 def scale(block: Tensor, scaling: Scaling) -> Tensor:
-    """Put a block of coordinates on the scale of every other: unit rows (a zero row stays), or columns alike."""
+    """Put a block of coordinates on a common scale: unit rows (a zero row stays), or scaled columns."""
     if scaling == "unit":
-        peaks = block.abs().amax(dim=1, keepdim=True)  # first, so that no square leaves the range of float32
+        peaks = block.abs().amax(dim=1, keepdim=True)  # first, so that no square leaves float32's range
         block = torch.where(peaks > 0, block / torch.where(peaks > 0, peaks, 1.0), 0.0)
         lengths = block.norm(dim=1, keepdim=True)
         return block / torch.where(lengths > 0, lengths, 1.0)
@@ -129,15 +129,15 @@ def scale(block: Tensor, scaling: Scaling) -> Tensor:
 
 
 def alikeness(rows: Tensor | Callable[[Tensor], Tensor], edges: Edges | Tensor, *, seed: int = 0) -> float:
-    """How much more alike the ends of edges are than the ends of others: 1 if always, 0 if no more than by chance.
+    """How much more alike joined nodes are than others: 1 if always, 0 if no more than by chance.
 
-    It is Somers' d, the share of comparisons that an edge wins less those that it loses, between edges and pairs of the
-    same nodes joined at random.
+    It is Somers' d: the share of comparisons that an edge wins, less the share that it loses, against pairs of the same
+    nodes joined at random.
 
     Args:
-        rows: (n, d) features, rows of one length; or a function that gives those of some nodes.
+        rows: (n, d) features, rows of equal length; or a function that returns those of some nodes.
         edges: (2, m) edges.
-        seed: of the pairs, and of the edges if there are many.
+        seed: of the random pairs, and of the sample of edges if there are many.
     """
     take = rows.__getitem__ if isinstance(rows, Tensor) else rows
     edges = torch.as_tensor(edges).cpu().numpy()
@@ -159,7 +159,7 @@ def alikeness(rows: Tensor | Callable[[Tensor], Tensor], edges: Edges | Tensor, 
     else:
         shuffled = ends[rng.integers(len(ends), size=(2, _COMPARED))]
     true, chance = alike(sample), alike(shuffled)
-    # Against many random pairs at once, ties counting as neither.
+    # Against many random pairs at once; ties count as neither.
     chance.sort()
     wins = np.searchsorted(chance, true, side="left").sum(dtype=np.float64)
     losses = (len(chance) - np.searchsorted(chance, true, side="right")).sum(dtype=np.float64)
@@ -188,7 +188,7 @@ def row_lengths(matrix: Any) -> np.ndarray:
 
 
 def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
-    """X W with W the leading right singular vectors of X: the rank-r approximation in its own coordinates."""
+    """X W, with W the leading right singular vectors of X: the rank-r approximation in its own coordinates."""
     rows, columns = matrix.shape
     rank = min(rank, rows, columns)
     if not abs(matrix).max():
@@ -205,7 +205,7 @@ def _singular_coordinates(matrix: Any, rank: int, seed: int) -> np.ndarray:
 
 
 def leading_directions(squares: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """The right singular vectors of X that X^T X shows to lead, (d, rank)."""
+    """The leading right singular vectors of X, by way of X^T X, (d, rank)."""
     leading: NDArray[np.float64] = dense.eigh(torch.from_numpy(squares))[1].flip(1)[:, :rank].numpy()
     return leading
 
@@ -219,7 +219,7 @@ def product(matrix: Any, other: Any) -> NDArray[np.float64]:
 
 
 def _operator(matrix: Any) -> Any:
-    """What `svds` is to multiply with."""
+    """The operator that `svds` multiplies with."""
     if sp.issparse(matrix):
         return matrix
 

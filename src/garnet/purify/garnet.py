@@ -1,4 +1,4 @@
-"""GARNET, the method of the paper, on one page: embed the nodes, join near ones, keep the edges that are critical."""
+"""GARNET, the method of the paper, on one page: embed the nodes, join near ones, keep the critical edges."""
 
 from __future__ import annotations
 
@@ -53,55 +53,55 @@ from garnet.spectral.spectrum import End, Spectrum
 
 @dataclass(frozen=True, kw_only=True)
 class GARNET(Purifier):
-    """The purifier of Deng, Li, Feng and Zhang (LoG 2022), with one default that knows nothing of the attack.
+    """The purifier of Deng, Li, Feng and Zhang (LoG 2022), with one default that assumes nothing about the attack.
 
     Nodes become rows of V, the leading eigenvectors of the normalised adjacency weighted by the roots of their
-    eigenvalues (definition 3.1), beside their features. Each node is joined to its k nearest in V: G_base. Base edges
-    that score below gamma are pruned.
+    eigenvalues (definition 3.1), beside their features. Each node is joined to its k nearest neighbours in V, which
+    gives G_base. Base edges that score below gamma are pruned.
 
-    Beyond the paper, the default asks the graph how much of it to doubt. Edges that nobody wrote are planted among its
-    own, a tenth as many; the more an edge looks like these, and the more the other edges of its ends do, the less
-    it is trusted (`garnet.purify.suspicion`). Edges weigh as much as they are trusted, those trusted least are dropped,
-    and what a node has lost is shared among its near neighbours. So a graph without suspicion comes back almost as it
-    was.
+    Beyond the paper, the default estimates from the graph itself how much of it to doubt. Made-up edges, a tenth as
+    many as its own, are planted in the graph; the more an edge looks like these, and the more the other edges of its
+    endpoints do, the less it is trusted (`garnet.purify.suspicion`). Edges weigh as much as they are trusted, the least
+    trusted are dropped, and the weight a node has lost is shared among its near neighbours. So a graph that raises no
+    suspicion comes back almost unchanged.
 
-    A purifier is also a PyTorch Geometric transform: `GARNET()(data)` gives a `Data` back.
+    A purifier is also a PyTorch Geometric transform: `GARNET()(data)` returns a `Data`.
 
     Attributes:
-        rank: eigenpairs r. None is 70, or half the nodes if fewer; `auto` is ten a class, or by eigengap if unlabelled;
-            `low` is two a class, or 16.
+        rank: number of eigenpairs r. None is 70, or half the nodes if fewer; `auto` is ten per class, or by eigengap if
+            unlabelled; `low` is two per class, or 16.
         end: `algebraic`, the smallest Laplacian eigenvalues (the paper's text), or `magnitude` (the authors' code).
         normalize: D^(-1/2) A D^(-1/2) if true, A itself if not.
         tau: degree regularisation, D + tau I for D; `mean` is the mean degree.
-        features: what of the nodes' features joins the embedding; see `garnet.purify.features.feature_block`.
+        features: how the nodes' features enter the embedding; see `garnet.purify.features.feature_block`.
         feature_rank: singular directions kept of low-rank and propagated features; None keeps all.
-        feature_weight: scale of the feature block beside the spectral one. `auto` is 1.5 where edges join nodes of
-            alike features, less where they do so less, down to 0.15 where edges tell nothing of features.
+        feature_weight: scale of the feature block relative to the spectral one. `auto` is 1.5 where edges join nodes
+            with similar features, less where they do so less, down to 0.15 where edges say nothing about features.
         scaling: of each block: `unit` rows, `standardize` or `minmax` columns, or `none`.
-        k: neighbours of each node. None is 10 where planted edges tell what is doubted, and else 15 less the mean
-            degree. With 0 edges are only dropped, never added.
-        support: how much of the input is doubted. `auto` is what planted edges tell. A share doubts as many edges, the
-            least supported, which stay only if they join near neighbours; the others stay anyway. What supports an edge
-            is that its ends are alike in V and share neighbours. None is the paper's: no edge stays for having been
-            there.
-        caution: how many times the harm of a true edge that goes is done by a made-up one that stays; an edge that is
-            made up with chance s is trusted (1 - s) / (1 - s + caution s), and dropped below a quarter. Counts where
-            planted edges tell.
-        refill: weight of new edges at a node for each unit of weight that was taken from it. `auto` is 2 where joined
-            nodes have alike features or `k` is said, less the less alike they are, and none without features. Counts
-            where planted edges tell.
-        overlap: what sharing all neighbours counts in support, beside twice the inner product of the two points.
+        k: neighbours of each node. None is 10 where planted edges determine the doubt, and otherwise 15 less the mean
+            degree. With 0, edges are only dropped, never added.
+        support: how much of the input is doubted. `auto` lets planted edges determine it. A share doubts that share of
+            the edges, the least supported, which stay only if they join near neighbours; the others stay in any case.
+            An edge is supported if its endpoints are similar in V and share neighbours. None is the paper's choice: no
+            edge stays merely because it was there.
+        caution: how many times worse it is to keep a made-up edge than to drop a true one; an edge that is made up with
+            probability s is trusted (1 - s) / (1 - s + caution s), and dropped below a quarter. Used where planted
+            edges determine the doubt.
+        refill: weight of new edges at a node for each unit of weight it has lost. `auto` is 2 where joined nodes have
+            similar features or `k` is given, less the less similar they are, and zero without features. Used where
+            planted edges determine the doubt.
+        overlap: how much sharing all neighbours counts in support, beside twice the inner product of the two points.
         score: `distance`, -||V_i - V_j||^2, and `signed`, the entry of U L U^T, are the simplified metrics of appendix
             S; `distortion` is ||U^T e||^2 / ||V^T e||^2 of section 3.3.
         sigma2: prior variance of the graphical model, for `distortion`.
         gamma: base edges that score below it are pruned.
         gamma_unit: `quantile` of the base edges' scores, which has no scale, or `absolute`.
-        only_drop: add nothing, and leave the edges that are kept their weights. With `k`, an edge that is doubted stays
-            if it joins near neighbours, and the quantile gamma is that of the base edges which the input has.
-        weight: of the edges kept: `trust`, the weight that they had as far as they are trusted, and for new ones a part
-            of what their ends have lost; `similarity`, the cosine of the two points; `score`; or `one`. `auto` is trust
-            where planted edges tell how far, and else similarity, or where nothing is added the weight that they had.
-        seed: of everything random; the same seed gives the same bytes on a CPU.
+        only_drop: add nothing, and keep the weights of kept edges. With `k`, a doubted edge stays if it joins near
+            neighbours, and the quantile gamma is taken over the base edges that are in the input.
+        weight: weight of the edges kept: `trust`, their old weight times their trust, and for new edges a part of what
+            their endpoints have lost; `similarity`, the cosine of the two points; `score`; or `one`. `auto` is trust
+            where planted edges determine it, and otherwise similarity, or their old weight where nothing is added.
+        seed: for all random draws; the same seed gives the same bytes on a CPU.
 
     Example:
         >>> from garnet.datasets import cora
@@ -146,11 +146,11 @@ class GARNET(Purifier):
     def paper(
         cls, dataset: str, backbone: str = "gcn", *, attack: str = "metattack", budget: float | None = None
     ) -> GARNET:
-        """The authors' own choices for a graph, a model and an attack; see `garnet.purify.paper.published`."""
+        """The authors' own settings for a graph, a model and an attack; see `garnet.purify.paper.published`."""
         return cls(**published(dataset, backbone, attack, budget))
 
     def on(self, graph: Any) -> Settings:
-        """What the parameters become on a graph, or on one of which only the `Shape` is known.
+        """Resolve the parameters for a graph, or for one of which only the `Shape` is known.
 
         Raises:
             GraphError: there is nothing to purify.
@@ -170,11 +170,11 @@ class GARNET(Purifier):
         """Purify a graph, or anything that `as_graph` reads.
 
         Args:
-            graph: the graph that is not to be trusted; for a place other than memory, best the path of its file.
-            place: where to do it: `InMemory`, `OnDisk` or `OnCluster`. None is in memory.
-            device: `cpu`, `cuda`, or any that torch knows, if no place is given.
+            graph: the untrusted graph; for a place other than memory, preferably the path of its file.
+            place: where to run: `InMemory`, `OnDisk` or `OnCluster`. None is in memory.
+            device: `cpu`, `cuda`, or any that torch knows, unless a place is given.
             symmetrize: accept a directed graph, and keep each edge in both directions.
-            progress: told of each stage as it begins, and how far long ones are.
+            progress: called as each stage begins, and with the progress of long ones.
         """
         if place is not None and device != "cpu":
             raise ParameterError(f"The device {device!r} is said beside a place; say it there: InMemory(device=...).")
@@ -185,7 +185,7 @@ class GARNET(Purifier):
             return work.result(replace(settings, doubted=pruned.share, power=pruned.power), embedding, base, pruned)
 
     def stages(self, work: Work) -> tuple[Settings, Embedding, Base, Pruned]:
-        """The method itself, wherever the graph lies."""
+        """The method itself, wherever the graph is stored."""
         settings = self.on(work.shape)
         embedding = work.stage("embed", lambda: embed(work, settings))
         settings = settings.told(embedding.feature_weight)
@@ -193,7 +193,7 @@ class GARNET(Purifier):
         return settings, embedding, base, work.stage("prune", lambda: prune(work, embedding, base, settings))
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> RelaxedGarnet:
-        """See `Purifier.relaxed`: gradients pass weights, support and, if asked for, the eigenvectors."""
+        """See `Purifier.relaxed`: gradients flow through weights, support and, if asked for, the eigenvectors."""
         with InMemory(device=device).open(self, graph) as work:
             settings, embedding, _, pruned = self.stages(work)
             return RelaxedGarnet.of(work, settings, embedding, pruned, way=way)
@@ -226,13 +226,13 @@ def embed(work: Work, settings: Settings) -> Embedding:
 
 
 def supported_half(work: Work, spectral: Block) -> Tensor:
-    """The half of the input's edges that the spectrum supports best, (2, m): few of an attack's are among them."""
+    """The half of the input's edges that the spectrum supports best, (2, m): few of them are from an attack."""
     edges, alike = work.edge_likeness(spectral)
     return edges[:, alike >= quantile_of(alike, 0.5)]
 
 
 def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> Pruned:
-    """Keep the base edges that the graphical model finds critical (section 3.3), and what of the input is believed."""
+    """Keep the base edges that the graphical model finds critical (section 3.3), and the trusted edges of the input."""
     learnt = learn(work, embedding, settings) if settings.support == "planted" else None
     around = None
     suspicion = None if learnt is None else learnt.suspicion
@@ -255,7 +255,7 @@ def prune(work: Work, embedding: Embedding, base: Base, settings: Settings) -> P
 
 
 def criterion(work: Work, spectrum: Spectrum, base: Base, settings: Settings) -> Critical:
-    """What says how critical an edge is."""
+    """The function that scores how critical an edge is."""
     if settings.score == "distance":
         return distance
     if settings.score == "signed":

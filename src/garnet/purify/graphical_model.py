@@ -23,15 +23,15 @@ def base_embedding(base: Graph, rank: int, sigma2: float, solver: Solver, *, see
     """U of section 3.3: the smallest eigenpairs of the base graph's Laplacian as u_k / sqrt(lambda_k + 1 / sigma^2).
 
     Vectors that are constant on each component cancel in every difference over an edge, so they are left out, which
-    is also what makes an infinite sigma^2 harmless.
+    also makes an infinite sigma^2 harmless.
 
     Args:
         base: the base graph.
         rank: number of columns of U.
         sigma2: prior variance sigma^2 of the graphical model; infinite for Theta = L.
         solver: eigensolver.
-        seed: of the solver.
-        device: where U is wanted.
+        seed: for the solver.
+        device: where to put U.
     """
     pieces = connected_components(base.adjacency, directed=False, return_labels=False)
     if pieces > 4 * rank + 100:

@@ -1,4 +1,4 @@
-"""What is seen of pairs of nodes, as they are and as if they were joined."""
+"""What is observed about pairs of nodes, as they are and as if they were joined."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from garnet.purify.settings import Scaling
 from garnet.purify.suspicion import looks
 
 LEAST_VALUE = 1e-3
-"""Eigenvalues nearer to zero would throw the ends of an edge farther than any first order holds."""
+"""Eigenvalues closer to zero would move endpoints farther than a first-order expansion holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Joining:
-    r"""Pairs of nodes of a graph that has been embedded.
+    r"""Pairs of nodes of an embedded graph.
 
-    An edge that is written moves its own ends. From :math:`\lambda_k u_k = \hat A u_k`, joining i to s nodes j by edges
-    of weight w makes of row i, to first order,
+    Writing an edge moves its own endpoints. By :math:`\lambda_k u_k = \hat A u_k`, joining i to s nodes j by edges of
+    weight w turns row i, to first order, into
 
     .. math:: u_k(i) \sqrt{\frac{d_i}{d_i + s w}} + \sum_j \frac{w \, u_k(j)}{\lambda_k \sqrt{(d_i + s w) (d_j + w)}},
 
-    so a made-up edge vouches for itself, the more the fewer edges its ends have.
+    so a made-up edge vouches for itself, the more so the fewer edges its endpoints have.
 
     Attributes:
         graph: the graph that was embedded.
-        points: (n, r + d) the embedding: V on its scale, beside the features.
-        bare: (n, r) V as it is.
+        points: (n, r + d) the embedding: scaled V, beside the features.
+        bare: (n, r) unscaled V.
         values: (r,) eigenvalues.
-        scaling: of V.
+        scaling: how V was scaled.
         tau: degree regularisation.
-        weight: of an edge that is written.
+        weight: weight of a new edge.
     """
 
     graph: Resident
@@ -50,7 +50,7 @@ class Joining:
 
     @property
     def rank(self) -> int:
-        """Coordinates that are spectral, r."""
+        """Number of spectral coordinates, r."""
         return len(self.values)
 
     @property
@@ -65,13 +65,13 @@ class Joining:
 
     @cached_property
     def pulls(self) -> Tensor:
-        """(r,) one over each eigenvalue, none of them too near to zero."""
+        """(r,) one over each eigenvalue, with none too close to zero."""
         values = self.values.float()
         return 1 / torch.where(values < 0, values.clamp_max(-LEAST_VALUE), values.clamp_min(LEAST_VALUE))
 
     @cached_property
     def placed(self) -> Tensor:
-        """(n,) which nodes the spectrum says something of."""
+        """(n,) which nodes the spectrum says something about."""
         return self.bare.abs().amax(dim=1) > 0
 
     @cached_property
@@ -80,19 +80,19 @@ class Joining:
         return self.points[:, self.rank :].abs().sum(dim=1) > 0
 
     def looks_now(self, pairs: Tensor) -> Tensor:
-        """(4, q) what is seen of pairs (2, q) as they are; see `garnet.purify.suspicion.looks`."""
+        """(4, q) what is observed about pairs (2, q) as they are; see `garnet.purify.suspicion.looks`."""
         counts, points = self.graph.counts, self.points
         return looks(pairs, (points, points), (counts, counts), self.shared(pairs), self.rank, self.mean)
 
     def looks_joined(self, pairs: Tensor) -> Tensor:
-        """(4, q) what would be seen of each of some pairs (2, q) if it were joined."""
+        """(4, q) what would be observed about each of the pairs (2, q) if it were joined."""
         counts = self.graph.counts + 1
         rows = torch.arange(pairs.shape[1], device=pairs.device).expand(2, -1)
         of_ends = counts[pairs[0]], counts[pairs[1]]
         return looks(rows, self.joined(pairs), of_ends, self.shared(pairs), self.rank, self.mean)
 
     def looks(self, pairs: Tensor, there: Tensor) -> Tensor:
-        """(4, q) what is seen of pairs (2, q): of those that are `there`, as they are, and of others, if joined."""
+        """(4, q) what is observed about pairs (2, q): as they are if `there`, and otherwise as if joined."""
         seen = torch.empty(4, pairs.shape[1])
         for which, look in ((there, self.looks_now), (~there, self.looks_joined)):
             if which.any():
@@ -107,11 +107,11 @@ class Joining:
         return shared
 
     def joined(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
-        """(q, r + d) the points of both ends, moved towards each other by the edge between them."""
+        """(q, r + d) the points of both endpoints, moved towards each other by the edge between them."""
         return self.moved(pairs[0], pairs[1, :, None]), self.moved(pairs[1], pairs[0, :, None])
 
     def moved(self, nodes: Tensor, others: Tensor) -> Tensor:
-        """(q, r + d) where nodes (q,) end up that are joined to others (q, s), of which -1 is no node."""
+        """(q, r + d) where nodes (q,) end up when joined to others (q, s); -1 stands for no node."""
         there, others = (others >= 0).float() * self.weight, others.clamp_min(0)
         before = self.degrees[nodes]
         now = before + there.sum(dim=1)

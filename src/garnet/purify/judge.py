@@ -1,4 +1,4 @@
-"""What a purification makes of edges that arrive later, without a new run."""
+"""How a purification judges edges that arrive later, without a new run."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _FOR = ("its ends lie near each other", "shared neighbours", "its ends have alik
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Judge:
-    """Judges edges that arrive after a graph was purified, each as if it were the only one that is new.
+    """Judges edges that arrive after a graph was purified, each as if it were the only new one.
 
-    Nothing is learnt from them: the embedding, what planted edges told, and the doubt in the other edges of each node
-    stay as they were. An edge that the graph has is trusted as it was. One that it does not have moves its own ends, to
-    first order (`garnet.purify.joining`), and is then weighed in the same way; the purification would drop what is
-    trusted less than a quarter, and that is doubted here. New nodes take their place by their own edges
-    (`garnet.purify.newcomers`) and, where they have them, their features.
+    Nothing is learnt from them: the embedding, what was learnt from planted edges, and the doubt in the other edges of
+    each node stay as they were. An edge of the graph keeps its trust. A new edge moves its own endpoints, to first
+    order (`garnet.purify.joining`), and is then weighed in the same way; if it is trusted less than a quarter, which
+    the purification would drop, it is doubted. New nodes are placed by their own edges (`garnet.purify.newcomers`) and
+    by their features, if they have any.
 
     Attributes:
-        given: the adjacency of the graph that was purified.
-        names: (n,) of its nodes; None where they are known by their numbers.
-        planted: (2, p) the edges that were planted into it.
+        given: the adjacency of the input graph.
+        names: (n,) names of its nodes; None if they are known by number.
+        planted: (2, p) the edges planted in it.
         settings: of the purification.
         values: (r,) eigenvalues.
-        bare: (n, r) V as it is.
-        described: how features become coordinates; None where they play no part.
+        bare: (n, r) unscaled V.
+        described: how features become coordinates; None if they are not used.
         suspicion: what made-up edges look like.
-        around: what the edges of a node say of one another.
-        usual: scores of the graph's own edges.
+        around: what the edges of a node say about one another.
+        usual: the scores of the graph's own edges.
     """
 
     given: Resident
@@ -70,18 +70,18 @@ class Judge:
     def of(
         cls, graph: Graph, planted: Tensor, settings: Settings, embedding: Embedding, pruned: Pruned, trust: Tensor
     ) -> Judge:
-        """From what a purification has found.
+        """Build a judge from the results of a purification.
 
         Args:
-            graph: that was purified.
-            planted: edges that were planted into it.
+            graph: the graph that was purified.
+            planted: the edges planted in it.
             settings: of the purification.
             embedding: of the nodes; only its spectrum is used.
-            pruned: what was decided.
-            trust: (g,) of the edges of the graph.
+            pruned: the decisions.
+            trust: (g,) trust in the graph's edges.
 
         Raises:
-            ParameterError: of such settings, nothing can be said of new edges.
+            ParameterError: such settings say nothing about new edges.
         """
         if pruned.learnt is None or pruned.around is None:
             raise ParameterError(
@@ -110,13 +110,13 @@ class Judge:
         )
 
     def __call__(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
-        """What is made of edges; see `garnet.Purification.judge`."""
+        """Judge edges; see `garnet.Purification.judge`."""
         words = Words(_AGAINST, _FOR, LEAST_TRUST)
         return judged(self, edges, features, numbers, words, blind=self.around.concentration is None)
 
     @cached_property
     def joining(self) -> Joining:
-        """What is seen of pairs of nodes."""
+        """What is observed about pairs of nodes."""
         read, settings = self.given, self.settings
         weight = float(read.weights.double().mean())
         if self.planted.shape[1]:
@@ -128,11 +128,11 @@ class Judge:
 
     @cached_property
     def node_names(self) -> NodeNames:
-        """The nodes by their names."""
+        """The nodes by name."""
         return NodeNames(self.names, self.given.num_nodes)
 
     def of_known(self, ends: Tensor, there: Tensor) -> Found:
-        """What is found of pairs of known nodes (2, q), of which some are edges of the graph."""
+        """What is found about pairs of known nodes (2, q), some of them edges of the graph."""
         seen = self.joining.looks(ends, there)
         placed = self.joining.placed[ends].all(dim=0)
         described = self.joining.described[ends].all(dim=0)
@@ -142,19 +142,19 @@ class Judge:
         trust = self._trust(odds, first, second)
         best, other = self.around.best.to(trust)[ends, 0]
         joined = uphold(trust, torch.maximum(best, trust), torch.maximum(other, trust))
-        # Of an end's best edge, trust is not always rounded as it was.
+        # The trust in an endpoint's best edge is not always rounded as before.
         rounded = 1 - _ROUNDING
         trust = torch.where(there, upheld_by(trust, rounded * best, rounded * other), joined)
         return Found(trust.masked_fill(~known, torch.nan), said, torch.zeros_like(there))
 
     def of_new(self, newcomers: Newcomers) -> Found:
-        """What is found of the edges of new nodes."""
+        """What is found about the edges of new nodes."""
         ends, nodes = newcomers.edges, newcomers.nodes
         is_new = nodes >= self.given.num_nodes
         placed, described = newcomers.placed[ends].all(dim=0), newcomers.described[ends].all(dim=0)
         said, odds, known = self._weighed(newcomers.looks(self.joining), placed, described)
         own = torch.stack([odds.sigmoid(), torch.ones_like(odds)], dim=1) * known[:, None]
-        # The edges of a new node speak of one another; those of a known one it has had.
+        # A new node's edges say something about one another; those of a known node were counted before.
         sums = sum((gathered(own, end, len(nodes), largest=False) for end in ends), torch.zeros(()))
         best = torch.zeros(len(nodes), dtype=torch.float64)
         sums[~is_new] = self.around.sums[nodes[~is_new]].double()
@@ -164,15 +164,15 @@ class Judge:
         of_new = trust.double().masked_fill(~known, 0.0)
         for end in ends:
             best.scatter_reduce_(0, end, of_new * is_new[end], "amax")
-        # Of a node that has no place yet, nobody knows what is its way.
+        # For a node without a place yet, nothing is known about its neighbourhood.
         best[is_new & ~newcomers.placed] = 1.0
         trust = uphold(trust, *(torch.maximum(best.to(trust)[end], trust) for end in ends))
         return Found(trust.masked_fill(~known, torch.nan), said, ~known)
 
     def _weighed(self, seen: Tensor, placed: Tensor, described: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What is said for edges, (4, q); the log-odds of their being made up; and of which anything is known.
+        """What speaks for edges, (4, q); the log-odds that they are made up; and about which anything is known.
 
-        What nothing is known of says nothing, as what is the most usual does.
+        An unknown value says nothing, just like the most usual one.
         """
         said = self.suspicion.said(seen)
         said[[0, 1, 3]] = said[[0, 1, 3]].masked_fill(~placed, 0.0)

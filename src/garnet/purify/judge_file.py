@@ -1,4 +1,4 @@
-"""What judges later edges, beside the record of a purification in one .npz file."""
+"""Saves the judge of later edges with the record of a purification, in one .npz file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from garnet.purify.suspicion import Concentration, Suspicion
 from garnet.purify.verdicts import Usual
 
 PART = "judge"
-"""The array that says what the others are; these have names that begin so."""
+"""The array that describes the others, whose names begin with this."""
 AGAIN = "it has nothing to judge new edges by; make it again with this version, by {}."
 """Why a file of an earlier version is refused."""
 
 
 def described_arrays(described: Described | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Facts and arrays of how features become coordinates."""
+    """Facts and arrays that say how features become coordinates."""
     if described is None:
         return {"features": None}, {}
     facts = {name: getattr(described, name) for name in ("kind", "scaling", "weight", "width")}
@@ -60,7 +60,7 @@ def read_described(archive: Archive, facts: Mapping[str, Any] | None, n: int) ->
 
 
 def judge_arrays(judge: Judge) -> dict[str, NDArray[Any]]:
-    """All of a judge but the graph itself, which the record has."""
+    """All of a judge except the graph itself, which the record has."""
     suspicion, concentration = judge.suspicion, judge.around.concentration
     numbers = {name: getattr(suspicion, name) for name in ("slope", "level", "power", "blind", "credit")}
     features, arrays = described_arrays(judge.described)
@@ -87,10 +87,10 @@ def judge_arrays(judge: Judge) -> dict[str, NDArray[Any]]:
 
 
 def load_judge(path: str | Path) -> Judge:
-    """What judges later edges by a purification that was saved; nothing in the file is unpickled.
+    """Load the judge of later edges from a saved purification; nothing in the file is unpickled.
 
     Raises:
-        GraphError: there is no such file, or no result of a purification in it, or one of an earlier version.
+        GraphError: there is no such file, or it holds no purification, or one of an earlier version.
     """
     path, otherwise = Path(path), "it holds no result of a purification; garnet purify --result writes one."
     with reading(path), described(path, "result", otherwise) as (archive, text):
@@ -151,13 +151,13 @@ def read_rows(archive: Archive, name: str, n: int) -> Tensor:
 
 
 def floats(archive: Archive, name: str, ndim: int) -> Tensor:
-    """Finite numbers, of as many bits as they have there."""
+    """Finite numbers, in the file's precision."""
     found = archive.read(f"{PART}_{name}", "f", ndim=ndim)
     require(bool(np.isfinite(found).all()), name)
     return torch.from_numpy(np.ascontiguousarray(found))
 
 
 def require(holds: bool, name: str) -> None:
-    """Refuse an array of which something does not hold."""
+    """Refuse an array that fails a condition."""
     if not holds:
         raise GraphError(f"its array '{PART}_{name}' is damaged.")

@@ -1,4 +1,4 @@
-"""How verdicts are made by anybody who knows what is found of pairs of nodes: a purification or an audit."""
+"""How a purification or an audit turns what it finds about pairs of nodes into verdicts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from garnet.purify.newcomers import ENOUGH_EDGES, Newcomers
 from garnet.purify.verdicts import Usual, Verdicts
 
 AT_ONCE = 1 << 14
-"""Edges that are judged together: few enough that the points of their ends stay in a processor's cache."""
+"""Edges judged together: few enough for their endpoints' points to stay in a processor's cache."""
 QUANTILES = 1_001
-"""Of the scores of the graph's own edges, which are kept to compare those of new edges with."""
+"""Quantiles of the graph's own scores, kept for comparison with those of new edges."""
 
 _LOOP = "both ends are one node"
 _BLIND = "edges that were planted look like those of this graph"
@@ -30,12 +30,12 @@ _ALIKE = "not as planted edges look"
 
 
 class Found(NamedTuple):
-    """What is found of some edges.
+    """What is found about some edges.
 
     Attributes:
-        score: (m,) from 0 to 1; not a number where nothing can be said.
-        said: (q, m) what each reason says for them; see `Words`.
-        fewer: (m,) whether nothing can be said because an end is new.
+        score: (m,) from 0 to 1; NaN where nothing can be said.
+        said: (q, m) how much each reason speaks for them; see `Words`.
+        fewer: (m,) whether nothing can be said because an endpoint is new.
     """
 
     score: Tensor
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What reasons are called that speak against an edge, and for it; and the score below which one is doubted."""
+    """Names of the reasons against an edge and for it, and the score below which an edge is doubted."""
 
     against: tuple[str, ...]
     speaking: tuple[str, ...]
@@ -52,7 +52,7 @@ class Words(NamedTuple):
 
 
 def usual_of(scores: NDArray[Any]) -> Usual:
-    """What the scores of new edges are to be compared with, from those of the graph's own."""
+    """What to compare the scores of new edges with, from the scores of the graph's own edges."""
     at = np.linspace(0, 1, QUANTILES)
     return Usual(np.quantile(scores, at).astype(np.float32) if len(scores) else np.zeros(0, np.float32), len(scores))
 
@@ -61,7 +61,7 @@ def usual_of(scores: NDArray[Any]) -> Usual:
 def judged(
     judge: Any, edges: Any, features: Mapping[Any, Any] | None, numbers: bool, words: Words, *, blind: bool
 ) -> Verdicts:
-    """What somebody who knows what is found of pairs of nodes, known and new, makes of some edges."""
+    """Judge some edges by what is found about pairs of known and new nodes."""
     n, described = judge.given.num_nodes, judge.described
     source, target, ends, newcomers = judge.node_names.arrivals(edges, numbers=numbers)
     if features is not None and (described is None or not described.takes_new):

@@ -1,4 +1,4 @@
-"""The rows of a table whose edges a purification kept, as they were; and when its edges were."""
+"""The unchanged rows of a table whose edges a purification kept, and the times of its edges."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PARQUET = ".parquet"
 
 Times = NDArray[Any]
 Judge: TypeAlias = "Callable[[Sequence[Any], Sequence[Any]], NDArray[np.bool_]]"
-"""Tells of rows, by both ends, which are to be written."""
+"""Says which rows to write, given both endpoints."""
 
 
 def keeps_rows(source: Path, output: Path) -> bool:
-    """Whether rows of one file can be written to the other as they are: texts to a text, Parquet to Parquet."""
+    """Whether rows of one file can be written unchanged to the other: text to text, Parquet to Parquet."""
     first, second = (_ending(path) for path in (source, output))
     return source.is_file() and ((first in TEXT_MARKS and second in TEXT_MARKS) or first == second == PARQUET)
 
@@ -33,16 +33,16 @@ def keeps_rows(source: Path, output: Path) -> bool:
 def write_kept_rows(
     source: Path, options: TableOptions, graph: Graph, result: Purification, output: Path
 ) -> tuple[int, int]:
-    """Write the rows whose edges were not dropped; gives how many were kept, and how many there were.
+    """Write the rows whose edges were not dropped; returns how many were kept, and how many there were.
 
-    Rows that are no edges, as loops, stay too: nothing was said against them.
+    Rows that are not edges, such as loops, stay too: nothing speaks against them.
 
     Args:
         source: the table that was read.
         options: how it was read.
-        graph: what it held.
-        result: what came of the graph, with nothing added.
-        output: the file; its ending says how.
+        graph: the graph it held.
+        result: of purifying the graph, with nothing added.
+        output: the file to write; its extension gives the format.
     """
     kept = _judge(graph, result)
     if _ending(source) == PARQUET:
@@ -55,7 +55,7 @@ def _ending(path: Path) -> str:
 
 
 def edge_times(source: Path, options: TableOptions, graph: Graph) -> Times:
-    """The time of each edge of a graph, in the order of `Graph.edges`: that of the first of its rows.
+    """The time of each edge of a graph, in the order of `Graph.edges`: the time of its first row.
 
     Args:
         source: the table that was read.
@@ -78,14 +78,14 @@ def edge_times(source: Path, options: TableOptions, graph: Graph) -> Times:
 
 
 def _judge(graph: Graph, result: Purification) -> Judge:
-    """Which rows, by both ends, are not of an edge that was dropped."""
+    """Which rows, by both endpoints, are not those of a dropped edge."""
     key, dropped = _keys(graph), result.ledger.dropped
     gone = dropped[0] * graph.num_nodes + dropped[1]
     return lambda heads, tails: ~np.isin(key(heads, tails), gone)
 
 
 def _keys(graph: Graph) -> Callable[[Sequence[Any], Sequence[Any]], NDArray[np.int64]]:
-    """A number for the edge of each row, whichever way it is written, by the names of its ends."""
+    """A number for the edge of each row, in either direction, by the names of its endpoints."""
     names = np.arange(graph.num_nodes) if graph.names is None else graph.names
     whole = names.dtype.kind != "U"
     place = {name: i for i, name in enumerate(names.tolist())}

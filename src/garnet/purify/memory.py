@@ -41,7 +41,7 @@ _EDGES = 1 << 27
 """Edges that are looked at together."""
 
 MOST_EDGES = 5_000_000
-"""Edges that are compared to find what features weigh; of more, every so manyth is."""
+"""Edges compared to find the weight of features; a regular sample if there are more."""
 
 T = TypeVar("T")
 
@@ -52,9 +52,9 @@ class InMemory:
 
     Attributes:
         device: `cpu`, `cuda`, or any that torch knows.
-        solver: eigensolver; None chooses by size.
-        neighbors: nearest-neighbour search: `exact`, `cells` or one of your own; None chooses by size.
-        spectrum: leading eigenpairs of this very graph, where they are known: they are cut to the rank.
+        solver: the eigensolver; None chooses by size.
+        neighbors: the nearest-neighbour search: `exact`, `cells` or your own; None chooses by size.
+        spectrum: leading eigenpairs of this very graph, if known; they are cut to the rank.
     """
 
     device: Device = "cpu"
@@ -77,26 +77,26 @@ class InMemory:
 
 
 class ScoredEdges(NamedTuple):
-    """All edges, sorted, and what speaks for and against each."""
+    """All edges, sorted, and what speaks for and against each of them."""
 
     edges: TileEdges
     measured: Measured
 
     def some_at_a_time(self) -> Iterator[ScoredEdges]:
-        """The edges, so many at a time that there is memory for what is made of each."""
+        """The edges, in batches small enough for their intermediate results."""
         for edges, first in some_of(self.edges):
             yield ScoredEdges(edges, Measured(*(part[first : first + len(edges.near)] for part in self.measured)))
 
 
 def some_of(edges: TileEdges) -> Iterator[tuple[TileEdges, int]]:
-    """Some edges at a time, and the number of the first."""
+    """Batches of edges, and the number of the first edge of each."""
     for first in range(0, max(len(edges.near), 1), _EDGES):
         some = slice(first, first + _EDGES)
         yield TileEdges(edges.ends[:, some], edges.near[some], edges.given[some]), first
 
 
 def put_together(pieces: Iterable[Measured]) -> Measured:
-    """What was found of some edges at a time, of all."""
+    """The results of all batches together."""
     one, *others = pieces
     return Measured(*map(torch.cat, zip(one, *others, strict=True))) if others else one
 
@@ -117,12 +117,12 @@ class GraphInMemory:
 
     @cached_property
     def given(self) -> Resident:
-        """The adjacency on the device, as it was given."""
+        """The input adjacency, on the device."""
         return Resident.of(self.graph, self.place.device)
 
     @cached_property
     def planted(self) -> Tensor:
-        """Edges that nobody wrote, (2, p), where they are to tell how much the others are doubted."""
+        """Planted edges, (2, p), where they determine how much the others are doubted."""
         given, n = self.given, self.graph.num_nodes
         if self.method.support != "auto":
             return given.edges[:, :0]
@@ -131,14 +131,14 @@ class GraphInMemory:
 
         def joined(pairs: Tensor) -> Tensor:
             found = among(given.edges, pairs.to(given.edges.device), n).cpu()
-            # Between nodes of one side, a made-up edge would be no riddle.
+            # Between nodes of one side, a made-up edge would be no challenge.
             return found if sides is None else found | (sides[pairs[0]] == sides[pairs[1]])
 
         return planted_pairs(given.counts, joined, seed=self.method.seed).to(given.edges.device)
 
     @cached_property
     def on_device(self) -> Resident:
-        """The adjacency that is read, with the planted edges."""
+        """The adjacency to read, including the planted edges."""
         if not self.planted.shape[1]:
             return self.given
         return self.given.joining(self.planted, float(self.given.weights.double().mean()))
@@ -187,7 +187,7 @@ class GraphInMemory:
         return edges, inner_products(block, block, edges)
 
     def base_graph(self, points: Tensor, settings: Settings) -> Tensor:
-        """G_base, (2, m). A node of which neither spectrum nor features tell anything has no neighbours but its own."""
+        """G_base, (2, m). A node without spectral coordinates or features has no neighbours but its own."""
         known = points.abs().amax(dim=1).nonzero()[:, 0]
         k = min(settings.k, len(known) - 1)
         if k < 1:
@@ -200,7 +200,7 @@ class GraphInMemory:
         return union(search(points[known], k, seed=settings.seed), known)
 
     def _across(self, points: Tensor, known: Tensor, k: int) -> Tensor:
-        """The same where the graph has two sides: neighbours are of the other side, and all pairs are compared."""
+        """The same for a bipartite graph: neighbours are on the other side, and all pairs are compared."""
         if self.place.neighbors not in (None, "exact"):
             raise ParameterError(
                 "The 'neighbors' parameter of InMemory must be left out for a bipartite graph, whose nodes are "
@@ -211,7 +211,7 @@ class GraphInMemory:
 
     def base_embedding(self, base: Tensor, rank: int, settings: Settings) -> Tensor:
         """See `Work`."""
-        # Where nothing is new, the input itself is what it is compared with.
+        # Where nothing is added, the comparison is with the input itself.
         compared = self.graph.with_edges(base.cpu().numpy()) if base.shape[1] else self.graph
         return base_embedding(
             compared, rank, settings.sigma2, self._solver, seed=settings.seed, device=self.place.device
@@ -249,7 +249,7 @@ class GraphInMemory:
         critical: Critical,
         suspicion: Suspicion | None,
     ) -> Measured:
-        """What is found of some edges."""
+        """What is found about some edges."""
         measured = measure(edges, embedding.points, embedding.points, settings, critical)
         ends = edges.ends[:, edges.given]
         if suspicion is not None:
@@ -315,7 +315,7 @@ class GraphInMemory:
         )
 
     def _later(self, settings: Settings, embedding: Embedding, pruned: Pruned) -> Later:
-        """What judges later edges; the points of all nodes are not kept for it, but made again."""
+        """The judge of later edges; the points of all nodes are not kept for it, but recomputed."""
         edges, measured = pruned.scored
         bare = Embedding(None, embedding.spectrum, embedding.feature_weight)
         decided = pruned._replace(scored=None, graph=None)
@@ -327,7 +327,7 @@ class GraphInMemory:
 
 
 def _cut(known: Spectrum, settings: Settings, nodes: int) -> Spectrum:
-    """The leading pairs of a spectrum that is known."""
+    """The leading pairs of a known spectrum."""
     if len(known.vectors) != nodes or known.rank < settings.rank:
         raise ParameterError(
             f"The 'spectrum' of InMemory has {known.rank} eigenpairs of {len(known.vectors)} nodes; "
@@ -338,9 +338,9 @@ def _cut(known: Spectrum, settings: Settings, nodes: int) -> Spectrum:
 
 
 def thinned(edges: Tensor, total: int, most: int = MOST_EDGES) -> Tensor:
-    """All edges (2, m), or where there are more than `most` in all, those whose number is a multiple of some other.
+    """All edges (2, m), or if there are more than `most`, those whose number is a multiple of some step.
 
-    Which these are does not depend on where the edges lie.
+    The selection does not depend on where the edges are stored.
     """
     every = math.ceil(total / most)
     return edges if every <= 1 else edges[:, numbers(edges[0], edges[1], 1_000_003) % every == 0]

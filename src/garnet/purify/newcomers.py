@@ -1,4 +1,4 @@
-"""Where nodes come to lie in an embedding that was made without them."""
+"""Where new nodes lie in an embedding that was computed without them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ half or all of what says where its end is."""
 
 @dataclass(frozen=True, eq=False)
 class Newcomers:
-    r"""New nodes beside the known ones that they are joined to, all edges of the new nodes being there at once.
+    r"""New nodes and the known ones they are joined to, with all edges of the new nodes present at once.
 
-    The row of a new node v follows from :math:`\lambda_k u_k = \hat A u_k` and the rows of the nodes that it is joined
-    to (the extension of Nyström, one step of it),
+    The row of a new node v follows from :math:`\lambda_k u_k = \hat A u_k` and the rows of the nodes it is joined to
+    (one step of the Nyström extension),
 
     .. math:: u_k(v) = \frac{1}{\lambda_k} \sum_j \frac{w}{\sqrt{d_v d_j'}} \sqrt{\frac{d_j}{d_j'}} \, u_k(j),
 
-    where :math:`d_j' = d_j + w` for each of its new edges; and theirs move to first order, as in `Joining`. Of edges
-    between two new nodes, neither is told where it is.
+    where :math:`d_j' = d_j + w` for each of its new edges; the rows of these nodes move to first order, as in
+    `Joining`. An edge between two new nodes tells neither where it lies.
 
     Attributes:
-        nodes: (l,) the new nodes and those that they are joined to, sorted.
-        edges: (2, e) the edges of new nodes, each once, as places among `nodes`.
-        graph: with these edges.
-        points: (l, r + d) of the nodes.
-        placed: (l,) which nodes the spectrum says something of.
+        nodes: (l,) the new nodes and those they are joined to, sorted.
+        edges: (2, e) the edges of new nodes, each once, as positions in `nodes`.
+        graph: the graph with these edges.
+        points: (l, r + d) points of the nodes.
+        placed: (l,) which nodes the spectrum says something about.
         described: (l,) which nodes have features.
     """
 
@@ -49,12 +49,12 @@ class Newcomers:
 
     @classmethod
     def beside(cls, joining: Joining, ends: Tensor, features: Tensor) -> Newcomers:
-        """New nodes beside a graph of n nodes.
+        """Add new nodes to a graph of n nodes.
 
         Args:
             joining: the graph.
-            ends: (2, m) edges with new nodes, which are numbered from n on; none of them a loop.
-            features: (k, d) their rows of the embedding that features give; zero where there are none.
+            ends: (2, m) edges with new nodes, which are numbered from n; no loops.
+            features: (k, d) their rows of the feature block; zero where they have no features.
         """
         n, weight, rank = joining.graph.num_nodes, joining.weight, joining.rank
         found = pairs(ends[0], ends[1], n + len(features))
@@ -80,20 +80,20 @@ class Newcomers:
         return cls(nodes, edges, _with(joining, found, len(features)), points, placed, block.abs().sum(dim=1) > 0)
 
     def looks(self, joining: Joining) -> Tensor:
-        """(4, e) what is seen of the edges of new nodes; see `garnet.purify.suspicion.looks`."""
+        """(4, e) what is observed about the edges of new nodes; see `garnet.purify.suspicion.looks`."""
         counts, rank = self.graph.counts[self.nodes], joining.rank
         shared = shared_neighbors(self.graph, self.nodes[self.edges])
         return looks(self.edges, (self.points, self.points), (counts, counts), shared, rank, joining.mean)
 
     def of(self, ends: Tensor) -> Tensor:
-        """(m,) the place among `edges` of each of the pairs that they were made of."""
+        """(m,) the position in `edges` of each of the pairs they came from."""
         ends = torch.searchsorted(self.nodes, ends.sort(dim=0).values)
         width = len(self.nodes)
         return torch.searchsorted(numbers(self.edges[0], self.edges[1], width), numbers(ends[0], ends[1], width))
 
 
 def _with(joining: Joining, edges: Tensor, count: int) -> Resident:
-    """The graph with so many new nodes and their edges."""
+    """The graph with this many new nodes and their edges."""
     here = joining.graph
     starts = torch.cat([here.starts, here.starts[-1:].expand(count)])
     return Resident(starts, here.columns, here.weights).joining(edges, joining.weight)

@@ -1,4 +1,4 @@
-"""What GARNET would make of any pair of nodes, if this were an edge."""
+"""How GARNET would judge any pair of nodes if it were an edge."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from garnet.purify.suspicion import LEAST_TRUST
 from garnet.purify.trust import trust_of, uphold
 
 _AT_ONCE = 1 << 16
-"""Pairs that are judged together: few enough that their points do not fill the memory."""
+"""Pairs judged together: few enough for their points to fit in memory."""
 _REMEMBERED = 4
 """Questions whose answers are kept: an attack asks the same of its pairs at every step, and of its flips in between."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairJudge:
-    """What GARNET would make of a pair of nodes that is no edge, all else being as it is.
+    """How GARNET would judge a pair of nodes that is not an edge, all else being equal.
 
-    An edge that is written moves its own ends, as `Joining` has it. What planted edges told, and the doubt in other
-    edges of its ends, is taken as it is.
+    Writing an edge moves its own endpoints, as in `Joining`. What was learnt from planted edges, and the doubt in other
+    edges of its endpoints, stay as they are.
 
     Attributes:
         work: the graph.
         settings: of the purification.
         embedding: of its nodes.
-        pruned: what was decided.
+        pruned: the decisions.
     """
 
     work: GraphInMemory
@@ -45,7 +45,7 @@ class PairJudge:
     _known: deque[tuple[str, Tensor, Tensor]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def __call__(self, pairs: Tensor) -> Tensor:
-        """(q,) what pairs (2, q) would weigh for the model as edges of weight one."""
+        """(q,) the weights that the model would see if the pairs (2, q) were edges of weight one."""
         if self.pruned.learnt is None:
             return self._remembered("weights", self._weights, pairs)
         trust = self.trust(pairs)
@@ -53,12 +53,12 @@ class PairJudge:
         return torch.where(stays, trust, 0.0) if self.settings.weight == "trust" else stays.float()
 
     def trust(self, pairs: Tensor) -> Tensor:
-        """(q,) how far pairs would be trusted, where planted edges tell."""
+        """(q,) how far pairs would be trusted, where planted edges determine it."""
         return self._remembered("trust", self._trust, pairs)
 
     @torch.no_grad()
     def _remembered(self, name: str, of: Callable[[Tensor], Tensor], pairs: Tensor) -> Tensor:
-        """What is found of pairs, or was found of the same ones before."""
+        """What is found about pairs; remembered if the same pairs come again."""
         for what, asked, found in self._known:
             if what == name and torch.equal(asked, pairs):
                 return found
@@ -95,7 +95,7 @@ class PairJudge:
 
     @cached_property
     def joining(self) -> Joining:
-        """What is seen of pairs."""
+        """What is observed about pairs."""
         spectrum, settings = self.embedding.spectrum, self.settings
         bare = spectrum.embedding.float()
         return Joining(

@@ -1,4 +1,4 @@
-"""The parameters that the authors of the paper published with their code, graph by graph."""
+"""The parameters that the paper's authors published with their code, graph by graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from garnet.errors import ParameterError, brief
 from garnet.parameters import NonNegative, require_arguments
 
 # What the published configurations share: the r largest singular values, the signed score of U L U^T, an absolute
-# gamma, rows as they come.
+# gamma, unscaled rows.
 _COMMON: dict[str, Any] = {
     "rank": 50,
     "end": "magnitude",
@@ -35,7 +35,7 @@ _PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
     ("chameleon", "gprgnn"): {**_HETEROPHILIC, "k": 50},
     ("squirrel", "gprgnn"): {**_HETEROPHILIC, "k": 60, "gamma": 3e-3},
 }
-# What changes with the attack and its budget: edges a target for Nettack, share of the edges for Metattack.
+# What changes with the attack and its budget: edges per target for Nettack, share of the edges for Metattack.
 _EXCEPTIONS: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {
     ("cora", "gcn", "metattack"): {0.1: {"features": "none"}, 0.2: {"features": "none"}},
     ("cora", "gprgnn", "metattack"): {0.1: {"features": "none"}},
@@ -58,14 +58,14 @@ def published(dataset: str, backbone: str, attack: str, budget: float | None) ->
     """The constructor arguments of `GARNET` that reproduce one published configuration.
 
     Half of the published configurations change with the attack, which a defender does not know: they are for
-    reproduction. The configuration files are those of github.com/cornell-zhang/GARNET. For H2GCN, which has none, those
-    of GPRGNN serve.
+    reproduction. The configuration files are from github.com/cornell-zhang/GARNET. H2GCN has none, and uses those of
+    GPRGNN.
 
     Args:
         dataset: `cora`, `citeseer`, `pubmed`, `chameleon` or `squirrel`.
         backbone: `gcn`, `gprgnn` or `h2gcn`.
         attack: `metattack` or `nettack`.
-        budget: share of the edges, or edges a target; 0 is the clean graph, None the largest published.
+        budget: share of the edges, or edges per target; 0 is the clean graph, None the largest published.
     """
     require_arguments("paper", dataset=(dataset, str), backbone=(backbone, str), attack=(attack, str))
     require_arguments("paper", budget=(budget, NonNegative | None))

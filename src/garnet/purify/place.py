@@ -16,7 +16,7 @@ from garnet.purify.suspicion import Concentration, Seen, Suspicion
 from garnet.spectral.spectrum import Spectrum
 
 Block = Any
-"""A tall matrix, one row a node: a tensor in memory, or a handle to what a disk or a cluster holds."""
+"""A tall matrix, one row per node: a tensor in memory, or a handle to what a disk or a cluster holds."""
 Base = Any
 """The edges of the base graph, as a place keeps them."""
 Scored = Any
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Embedding(NamedTuple):
-    """The points of all nodes, V beside the features, and the spectrum that they were made of."""
+    """The points of all nodes, V beside the features, and the spectrum they were made from."""
 
     points: Block
     spectrum: Spectrum
@@ -34,11 +34,11 @@ class Embedding(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """The choice that was made between the edges, what it came to, and the graph of those that stay.
+    """Which edges were chosen, the resulting counts, and the graph of the edges that stay.
 
-    Where nothing was planted, all that planted edges tell is None: the share of the edges that is taken for made up,
-    the power to tell, what they look like, and what the edges of a node say of one another. The last two are None, too,
-    where the choice was made in an earlier run.
+    Where nothing was planted, everything learnt from planted edges is None: the share of edges taken for made up, the
+    power to recognise them, what they look like, and what the edges of a node say about one another. The last two are
+    also None if the choice was made in an earlier run.
     """
 
     choice: Choice
@@ -52,12 +52,12 @@ class Pruned(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What planted edges told of a graph.
+    """What planted edges showed about a graph.
 
     Attributes:
         suspicion: what made-up edges look like.
         edges: (2, g) some edges of the graph.
-        log_odds: (g,) of their being made up.
+        log_odds: (g,) that they are made up.
     """
 
     suspicion: Suspicion
@@ -66,16 +66,17 @@ class Learnt(NamedTuple):
 
     @property
     def share(self) -> float:
-        """About which share of the edges is made up."""
+        """The estimated share of made-up edges."""
         return float(self.log_odds.sigmoid().mean()) if len(self.log_odds) else 0.0
 
 
 class Neighborhoods(NamedTuple):
-    """What the edges of a node say of one another.
+    """What the edges of a node say about one another.
 
     Attributes:
-        concentration: how the doubt in the other edges of its ends counts for an edge; None where nothing is doubted.
-        sums: (n, 2) the sum of the chances of all edges at each node to be made up, and the number of these.
+        concentration: how much the doubt in the other edges of its endpoints counts for an edge; None if nothing is
+            doubted.
+        sums: (n, 2) the sum over the edges at each node of the probability that each is made up, and their number.
         best: (n, 1) how far each node trusts the edge that it trusts most, before its neighbourhood is upheld.
     """
 
@@ -85,16 +86,16 @@ class Neighborhoods(NamedTuple):
 
 
 Counted = Callable[[TileEdges, Measured], Tensor]
-"""Of the edges of a tile, numbers that are added up at both of their ends, (m, q)."""
+"""For the edges of a tile, numbers to sum at both endpoints, (m, q)."""
 Revised = Callable[[TileEdges, Measured, Tensor, Tensor], tuple[TileEdges, Measured]]
-"""The edges of a tile as they become when the numbers of the nodes at either side are known, (rows, q) each."""
+"""The edges of a tile, revised by the values of the nodes on either side, (rows, q) each."""
 
 
 class Work(Protocol):
-    """A graph that lies somewhere, and what the stages of a purification ask of it.
+    """A graph, wherever it is stored, and what the stages of a purification ask of it.
 
-    Where planted edges are to tell how much the others are doubted, they are part of the graph that is read, but not of
-    its edges that are scored.
+    Where planted edges determine how much the others are doubted, they are part of the graph that is read, but not
+    among the edges that are scored.
     """
 
     @property
@@ -102,57 +103,57 @@ class Work(Protocol):
         """What decides the settings."""
 
     def stage(self, name: str, compute: Callable[[], T]) -> T:
-        """What a stage computes, timed and told of; or what it computed before, where a run goes on."""
+        """The result of a stage, timed and reported; or its earlier result, if a run is resumed."""
 
     def spectrum(self, settings: Settings) -> Spectrum:
-        """The leading eigenpairs of the normalised adjacency; their vectors are a block."""
+        """The leading eigenpairs of the normalised adjacency; their vectors form a block."""
 
     def features(self, settings: Settings) -> Block | None:
         """Coordinates of the nodes' features; see `garnet.purify.features.feature_block`."""
 
     def map(self, work: Callable[..., Tensor], *blocks: Block, name: str | None = None) -> Block:
-        """What `work` makes of the rows of some blocks, row by row; what has a name outlives a run that is stopped."""
+        """`work` applied to the rows of some blocks, row by row; a named result survives an interrupted run."""
 
     def take(self, block: Block, nodes: Tensor) -> Tensor:
         """The rows of some nodes."""
 
     def edge_likeness(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Edges of the input, (2, s), all or of very many some; and the inner product of the rows of each, (s,)."""
+        """Edges of the input, (2, s), a sample if very many; and the inner product of each edge's rows, (s,)."""
 
     def base_graph(self, points: Block, settings: Settings) -> Base:
         """Each node joined to its k nearest."""
 
     def base_embedding(self, base: Base, rank: int, settings: Settings) -> Tensor:
-        """U of section 3.3: so many eigenvectors of the base graph's Laplacian, weighted."""
+        """U of section 3.3: this many weighted eigenvectors of the base graph's Laplacian."""
 
     def seen(self, embedding: Embedding) -> Seen:
-        """What is seen of planted edges and of others."""
+        """What is observed about planted edges and others."""
 
     def score(
         self, embedding: Embedding, base: Base, settings: Settings, critical: Critical, suspicion: Suspicion | None
     ) -> Scored:
         """All edges of the base graph and of the input, with what speaks for and against them.
 
-        With a suspicion, the support of an edge is the log-odds of its being true.
+        With a suspicion, the support of an edge is the log-odds that it is true.
         """
 
     def at_nodes(self, scored: Scored, of: Counted, *, largest: bool = False) -> Tensor:
-        """The sums at each node, (n, q) in float64, of what is counted of its edges; or the largest, at least zero."""
+        """The sums over the edges at each node, (n, q) in float64; or the largest value, at least zero."""
 
     def revise(self, name: str, scored: Scored, of: Revised, nodes: Tensor) -> Scored:
-        """All edges once more, revised by the numbers of their ends, (n, q); under another name."""
+        """All edges, revised by the values of their endpoints, (n, q), under a new name."""
 
     def quantile(self, scored: Scored, column: Literal["score", "support"], share: float) -> float:
-        """The score of base edges, or the support of the input's, that a share of them lies below."""
+        """The score below which a share of the base edges lies, or the support, for edges of the input."""
 
     def tally(self, scored: Scored, choice: Choice) -> Tally:
-        """What a choice would come to."""
+        """The counts that a choice would give."""
 
     def gather(self, scored: Scored, choice: Choice, tally: Tally) -> Any:
         """The graph of the edges that stay."""
 
     def result(self, settings: Settings, embedding: Embedding, base: Base, pruned: Pruned) -> Purification:
-        """What the user is given."""
+        """The result for the user."""
 
 
 @runtime_checkable
@@ -162,4 +163,4 @@ class Place(Protocol):
     def open(
         self, method: Any, graph: Any, *, symmetrize: bool, progress: Progress | None
     ) -> AbstractContextManager[Work | Purification]:
-        """The graph, ready to be worked on; or the result, if the very same call has been made before."""
+        """The graph, ready for work; or the result, if the very same call has been made before."""

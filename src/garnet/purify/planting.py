@@ -1,4 +1,4 @@
-"""Edges that nobody wrote, planted among the others to see what made-up edges look like in a graph."""
+"""Made-up edges, planted among the others to learn what such edges look like in a graph."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST_PLANTED = 50_000
 def planted_pairs(counts: Tensor, joined: Callable[[Tensor], Tensor], *, seed: int) -> Tensor:
     """Pairs of nodes to join, (2, p), sorted: a tenth as many as the graph has edges.
 
-    Their ends are drawn as a rewiring that keeps all degrees would draw them (the configuration model). Which they are
-    depends on the graph and the seed, not on where the graph lies.
+    Their endpoints are drawn as in a rewiring that keeps all degrees (the configuration model). The pairs depend on the
+    graph and the seed, not on where the graph is stored.
 
     Args:
-        counts: (n,) neighbours of each node.
-        joined: says which pairs of (2, q) are edges already.
-        seed: of the pairs.
+        counts: (n,) number of neighbours of each node.
+        joined: says which of the pairs (2, q) are already edges.
+        seed: for drawing the pairs.
     """
     ends = counts.cpu().cumsum(0)
     n, entries = len(counts), int(ends[-1]) if len(ends) else 0

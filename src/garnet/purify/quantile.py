@@ -1,4 +1,4 @@
-"""Exact quantiles of numbers that need not be in one place: counts of their digits are enough."""
+"""Exact quantiles of numbers that may be in several places: counts of their digits are enough."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Digits of a 32-bit key, the first one first: a row of counts takes 16 kB at most, so many may travel.
+# Digits of a 32-bit key, most significant first: a row of counts takes 16 kB at most, so many can be sent.
 _BITS = (11, 11, 10)
 
 
 def quantile(count: Callable[[int, Sequence[int]], Tensor], share: float) -> float:
-    """The number that a share of the finite numbers lies below.
+    """The number below which a share of the finite numbers lies.
 
-    The two numbers that it lies between are found one digit after another, so the numbers are counted once a digit.
+    The two numbers around it are found digit by digit, so the numbers are counted once per digit.
 
     Args:
-        count: the sum of `digit_counts` over all pieces of the numbers, for a place and some beginnings.
+        count: the sum of `digit_counts` over all pieces of the numbers, for a digit position and some prefixes.
         share: between 0 and 1.
 
     Returns:
-        What NumPy gives for the finite numbers in float32; minus infinity if there are none.
+        NumPy's quantile of the finite numbers in float32; minus infinity if there are none.
     """
     total = int(count(0, (0,)).sum())
     if not total:
@@ -37,12 +37,12 @@ def quantile(count: Callable[[int, Sequence[int]], Tensor], share: float) -> flo
         found = torch.searchsorted(sums, ranks[:, None], right=True)
         ranks -= torch.where(found > 0, sums.gather(1, (found - 1).clamp_min(0)), 0)[:, 0]
         beginnings = (beginnings << bits) | found[:, 0]
-    # NumPy itself draws the line between the two, so that it is rounded in the same way.
+    # NumPy itself interpolates between the two, so the result is rounded in the same way.
     return float(np.quantile(_numbers(beginnings).numpy(), place - below))
 
 
 def quantile_of(numbers: Tensor, share: float) -> float:
-    """The same for float32 numbers that are in one place, on any device."""
+    """The same for float32 numbers in one place, on any device."""
     finite = numbers[numbers.isfinite()]
     if finite.device.type == "cpu" and len(finite):
         return float(np.quantile(finite.numpy(), share))
@@ -50,7 +50,7 @@ def quantile_of(numbers: Tensor, share: float) -> float:
 
 
 def digit_counts(numbers: Tensor, place: int, beginnings: Sequence[int]) -> Tensor:
-    """How often each digit stands at a place, (beginnings, digits), among finite numbers whose key begins so."""
+    """How often each digit occurs at a position, (prefixes, digits), among finite numbers whose key has the prefix."""
     keys = _keys(numbers[numbers.isfinite()])
     bits, after = _BITS[place], sum(_BITS[place + 1 :])
     keys >>= after
@@ -62,12 +62,12 @@ def digit_counts(numbers: Tensor, place: int, beginnings: Sequence[int]) -> Tens
 
 
 def _keys(numbers: Tensor) -> Tensor:
-    """Whole numbers in the same order: the bits of negative ones, which grow with their size, are turned over."""
+    """Integers in the same order: the bits of negative numbers, which grow with their magnitude, are inverted."""
     bits = numbers.contiguous().view(torch.int32).long()
     return torch.where(bits < 0, ~bits, bits + 2**31)
 
 
 def _numbers(keys: Tensor) -> Tensor:
-    """The numbers whose keys these are."""
+    """The numbers with these keys."""
     bits = torch.where(keys < 2**31, ~keys, keys - 2**31)
     return bits.int().view(torch.float32)

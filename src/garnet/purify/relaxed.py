@@ -1,4 +1,4 @@
-"""What a purifier would make of edges that are half there, or not there at all: for attackers who know it."""
+"""How a purifier would treat edges that are half present, or absent: for adaptive attackers."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from garnet.graph.edges import numbers
 from garnet.graph.graph import Graph
 
 Way = Literal["still", "turning", "open"]
-"""How gradients pass a purifier. `still`: eigenvectors stay as they are, and a pair that would be dropped has none.
-`turning`: they pass the eigenvectors too, as perturbation theory has these turn. `open`: as if all pairs were kept, for
-what a purifier drops bends what it makes of others all the same."""
+"""How gradients flow through a purifier. `still`: eigenvectors are fixed, and a pair that would be dropped has none.
+`turning`: they also flow through the eigenvectors, which turn as in perturbation theory. `open`: as if all pairs were
+kept, since what a purifier drops still affects how it treats others."""
 Judge = Callable[[Tensor], Tensor]
-"""Pairs of nodes (2, q), none of them an edge -> (q,) what each would weigh for the model as an edge of weight one."""
+"""Pairs of nodes (2, q), none an edge -> (q,) what the model would see of each as an edge of weight one."""
 
 
 class Relaxed(Protocol):
-    """A purifier near one graph, as a function of the weights of edges that gradients pass."""
+    """A purifier near one graph, as a differentiable function of edge weights."""
 
     def __call__(self, edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """What a model reads of a graph with these edges (2, m), smaller node first, of these weights (m,).
+        """What a model reads of a graph with these edges (2, m), smaller node first, and these weights (m,).
 
         Returns:
-            Edges (2, m + q), of which the first m are the same, and weights (m + q,); an edge of weight zero is none.
+            Edges (2, m + q), the first m unchanged, and weights (m + q,); weight zero means no edge.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one of a defence's models reads of a graph.
+    """What one of a defence's models reads.
 
     Attributes:
-        read: what it reads, near that graph.
-        share: how much the model counts: at all nodes, or (n,) at each of them.
+        read: what the model reads, near that graph.
+        share: how much the model counts, at all nodes, or (n,) at each of them.
     """
 
     read: Relaxed
@@ -51,25 +51,25 @@ def as_it_is(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def kept_whole(pairs: Tensor) -> Tensor:
-    """A judge that takes every pair for an edge like any other."""
+    """A judge that treats every pair like an ordinary edge."""
     return torch.ones(pairs.shape[1], device=pairs.device)
 
 
 def never_kept(pairs: Tensor) -> Tensor:
-    """A judge of a purifier that does not read the edges."""
+    """The judge of a purifier that does not read the edges."""
     return torch.zeros(pairs.shape[1], device=pairs.device)
 
 
 @dataclass(frozen=True, eq=False)
 class Frozen:
-    """What a purification decided of one graph stays decided, and other pairs are judged as if each came alone.
+    """The decisions of one purification stay fixed, and other pairs are judged as if each came alone.
 
     Attributes:
         nodes: n.
-        keys: (m0,) numbers of the edges of that graph, sorted.
-        factors: (m0,) what is left of the weight of each.
-        added: (2, q) edges that a model reads whether the graph has them or not.
-        added_weights: (q,) of these.
+        keys: (m0,) numbers of the edges of the purified graph, sorted.
+        factors: (m0,) the factor on the weight of each.
+        added: (2, q) edges that a model reads whether or not the graph has them.
+        added_weights: (q,) the weights of these.
         judge: what other pairs would weigh.
     """
 
@@ -82,11 +82,11 @@ class Frozen:
 
     @classmethod
     def of(cls, graph: Graph, cleaned: Graph, judge: Judge = kept_whole, device: str = "cpu") -> Frozen:
-        """From the graph before and after, for a purifier of which no more is known.
+        """From the graph before and after, for a purifier about which nothing else is known.
 
         Args:
-            graph: as it was given.
-            cleaned: as it came back; what it did not have before is added in any case.
+            graph: the input.
+            cleaned: the output; its new edges are added in any case.
             judge: what other pairs would weigh.
             device: where to compute.
         """
@@ -114,7 +114,7 @@ class Frozen:
 
 
 def located(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Where numbers are among others, which are sorted, and whether they are there at all."""
+    """The positions of numbers among sorted others, and whether they occur there at all."""
     if not len(keys):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
     place = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
@@ -122,5 +122,5 @@ def located(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def taken(values: Tensor, places: Tensor) -> Tensor:
-    """Values at some places; of none there are, zeros."""
+    """Values at some positions; zeros if there are no values."""
     return values[places] if len(values) else values.new_zeros(len(places))

@@ -1,4 +1,4 @@
-"""GARNET as an attacker sees it, who knows all of it: a function of the weights of edges that gradients pass."""
+"""GARNET as an adaptive attacker sees it: a differentiable function of edge weights."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _SOFT = 0.05
 _LEAST_GAP = 1e-2
 """Between eigenvalues: the smaller the gap, the farther two vectors turn into each other, and the less it says."""
 _SOLVED, _SOLVER_STEPS = 1e-2, 30
-"""Where the solver of the resolvents stops; few steps keep a narrow gap at the end of the spectrum from ruling all."""
+"""Where the resolvent solver stops; few steps keep a narrow gap at the end of the spectrum from dominating."""
 
 
 @dataclass(frozen=True, eq=False)
 class RelaxedGarnet:
     """See `garnet.purify.relaxed.Relaxed`.
 
-    On the way there all is as the purification of one graph left it. On the way back, edges matter twice: for
-    themselves, as far as they are kept, and for the eigenvectors, which turn as perturbation theory says and with
-    which the trust in other edges, and the weights of those that are added, change. Thresholds are passed straight
-    through: as steps on the way there, and on the way back as slopes.
+    In the forward pass everything is as the purification of one graph left it. In the backward pass edges matter twice:
+    for themselves, as far as they are kept, and for the eigenvectors, which turn as perturbation theory says and change
+    the trust in other edges and the weights of added ones. Thresholds use a straight-through estimator: steps in the
+    forward pass, slopes in the backward pass.
 
     Attributes:
-        judge: what pairs that are no edges would weigh, with all that is known of the graph.
-        edges: (2, m0) of the graph.
+        judge: what pairs that are not edges would weigh, given all that is known about the graph.
+        edges: (2, m0) edges of the graph.
         trust: (m0,) how far each is trusted; None where nothing was planted.
-        still: everything, with the eigenvectors held still.
-        way: how gradients pass.
+        still: everything, with the eigenvectors held fixed.
+        way: how gradients flow.
     """
 
     judge: PairJudge
@@ -57,7 +57,7 @@ class RelaxedGarnet:
     def of(
         cls, work: GraphInMemory, settings: Settings, embedding: Embedding, pruned: Pruned, *, way: Way
     ) -> RelaxedGarnet:
-        """From what the stages of a purification have found."""
+        """From the results of a purification's stages."""
         (ends, near, given), measured = pruned.scored.edges, pruned.scored.measured
         own = torch.zeros_like(measured.weight)
         own[given] = work.given.edge_weights
@@ -67,7 +67,7 @@ class RelaxedGarnet:
             left = torch.where(given & (measured.support >= LEAST_TRUST), measured.support, 0.0)
             kept = own * (left if settings.weight == "trust" else (left > 0).float())
         else:
-            # What is near stays near, whether the graph has it or not.
+            # Near pairs stay near, whether or not they are edges.
             kept = torch.where(given & ~(near & (measured.score >= pruned.choice.threshold)), weight, 0.0)
         more = weight - kept
         there, n = more > _NEXT_TO_NOTHING, work.graph.num_nodes
@@ -93,7 +93,7 @@ class RelaxedGarnet:
         return replace(self.still, factors=factors, added_weights=added)(edges, weights)
 
     def _factors(self, points: Tensor) -> Tensor:
-        """(m0,) about what is left of the weight of each edge, smooth in the points."""
+        """(m0,) a smooth approximation, in the points, of the factor on each edge's weight."""
         judge, edges = self.judge, self.edges
         choice, learnt, around = judge.pruned.choice, judge.pruned.learnt, judge.pruned.around
         if learnt is not None:
@@ -128,10 +128,10 @@ def _cosines(points: Tensor, edges: Tensor) -> Tensor:
 
 
 class _Turned(torch.autograd.Function):
-    r"""V, as it is; on the way back, how it turns with the weight of each edge.
+    r"""V in the forward pass; in the backward pass, how it turns with the weight of each edge.
 
-    With :math:`x_k` the derivative of the loss by :math:`u_k` taken through the reduced resolvent, and within the space
-    of U through the gaps, the loss changes by :math:`\sum_k x_k^\top dA u_k`, and by
+    With :math:`x_k` the derivative of the loss by :math:`u_k`, taken through the reduced resolvent, and within the
+    space of U through the gaps, the loss changes by :math:`\sum_k x_k^\top dA u_k`, and by
     :math:`S_{ij} = s_i s_j M_{ij} + t_i + t_j` with the weight of an edge, where
     :math:`M_{ij} = \sum_k (x_k(i) u_k(j) + x_k(j) u_k(i))`, :math:`s = d^{-1/2}` and
     :math:`t_i = -\frac{1}{2 d_i} \sum_j M_{ij} \hat A_{ij}`.
@@ -165,5 +165,5 @@ class _Turned(torch.autograd.Function):
         return None, None, (root[first] * root[second] * pairs + drop[first] + drop[second]).float()
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 turned: Callable[[RelaxedGarnet, Tensor, Tensor], Tensor] = _Turned.apply

@@ -1,4 +1,4 @@
-"""What a purifier gives back: the graph, how it came about, what became of every edge, and what it cost."""
+"""What a purifier returns: the graph, how it was made, what became of every edge, and what it cost."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LedgerBatch(NamedTuple):
     Attributes:
         edges: (2, s), the smaller node first.
         scores: (s,) how critical each is, or would have been.
-        given: (s,) which are of the input.
-        stays: (s,) which are of the purified graph.
-        near: (s,) which are of the base graph.
+        given: (s,) which are in the input.
+        stays: (s,) which are in the purified graph.
+        near: (s,) which are in the base graph.
     """
 
     edges: Edges
@@ -58,10 +58,10 @@ class AnyLedger(ABC):
     """What became of every edge of the input, of the base graph and of the purified graph.
 
     Attributes:
-        num_nodes: number of nodes of all of them.
-        names: (n,) of the nodes; None where they have none, or nobody says.
+        num_nodes: number of nodes of all three graphs.
+        names: (n,) names of the nodes; None if they have none, or these are unknown.
         counts: how many edges were kept, dropped and added.
-        base_edges: how many the base graph has.
+        base_edges: how many edges the base graph has.
     """
 
     num_nodes: int
@@ -79,7 +79,7 @@ class AnyLedger(ABC):
 
     @abstractmethod
     def batches(self, size: int = _BATCH) -> Iterator[LedgerBatch]:
-        """All edges, some at a time."""
+        """All edges, in batches."""
 
     @cached_property
     def kept(self) -> Edges:
@@ -88,7 +88,7 @@ class AnyLedger(ABC):
 
     @cached_property
     def dropped(self) -> Edges:
-        """Input edges that it has no more."""
+        """Input edges that it no longer has."""
         return self._collected[2]
 
     @cached_property
@@ -112,7 +112,7 @@ class AnyLedger(ABC):
         return self._collected[5]
 
     def share_dropped(self, edges: Edges) -> float:
-        """Share of the given edges (2, m), canonical and all of the input, that were dropped."""
+        """Share of the given edges (2, m), canonical and all in the input, that were dropped."""
         return float(contains(self.dropped, edges, self.num_nodes).mean()) if edges.shape[1] else 0.0
 
     @property
@@ -125,14 +125,14 @@ class AnyLedger(ABC):
         }
 
     def trust_of(self, edges: Edges) -> NDArray[np.float32]:
-        """How far edges (2, m) of the input are trusted, from 0 to 1; NaN of others, and where nothing is known."""
+        """How far edges (2, m) of the input are trusted, from 0 to 1; NaN for others, and where nothing is known."""
         return np.full(edges.shape[1], np.nan, np.float32)
 
     def table(self) -> Columns:
-        """As columns: source and target by their names, status, trust, score and reason, in the order of the nodes.
+        """As columns: source and target by name, status, trust, score and reason, in node order.
 
         `status` is kept, dropped or new; `trust`, from 0 to 1, how far an edge of the input is believed, NaN where
-        planted edges did not tell; `score` how critical it is to the graph.
+        planted edges did not determine it; `score` how critical it is to the graph.
         """
         edges, columns = fate_columns(self.fates, self.num_nodes)
         named = ends(edges, self.names)
@@ -151,7 +151,7 @@ class AnyLedger(ABC):
         return html_table("Ledger", rows | {"edges of the base graph": f"{self.base_edges:,}"})
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write a table with the columns source, target, status and score, some edges at a time.
+        """Write a table with the columns source, target, status and score, batch by batch.
 
         Raises:
             MissingExtra: pyarrow is not installed.
@@ -171,7 +171,7 @@ class AnyLedger(ABC):
 
     @cached_property
     def _collected(self) -> list[NDArray[Any]]:
-        """Edges, sorted, and scores of those kept, dropped and added."""
+        """Sorted edges and scores of those kept, dropped and added."""
         columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
         for batch in self.batches():
             fates = batch.given & batch.stays, batch.given & ~batch.stays, batch.stays & ~batch.given
@@ -183,7 +183,7 @@ class AnyLedger(ABC):
 
 
 def _sorted(edges: Sequence[Edges], scores: Sequence[NDArray[np.float32]], n: int) -> tuple[Edges, NDArray[np.float32]]:
-    """The edges of some batches, and the score of each, in the order of their nodes."""
+    """The edges of some batches and their scores, in node order."""
     every, number = np.concatenate(edges, axis=1), np.concatenate(scores)
     order = np.argsort(every[0] * n + every[1], kind="stable")
     return every[:, order], number[order]
@@ -193,19 +193,18 @@ def _sorted(edges: Sequence[Edges], scores: Sequence[NDArray[np.float32]], n: in
 class Ledger(AnyLedger):
     """A ledger in memory.
 
-    Of a graph with a hundred million edges on a GPU, arrays of edges take longer to bring to the host than to find:
-    they are made when they are first asked for. Until then the tensors stay where they were found, some 25 bytes an
-    edge.
+    For a graph with a hundred million edges on a GPU, moving arrays of edges to the host takes longer than finding
+    them, so they are made when first asked for. Until then the tensors stay on the device, at some 25 bytes per edge.
 
     Attributes:
         edges: (2, m) edges of the input, of the base graph, or of both, sorted, the smaller node first.
         scores: (m,) how critical each is, or would have been.
-        given: (m,) which are of the input.
-        stays: (m,) which are of the purified graph.
+        given: (m,) which are in the input.
+        stays: (m,) which are in the purified graph.
         num_nodes: number of nodes.
-        near: (m,) which are of the base graph; None if there is none.
-        trust: (m,) how far each of the input's is trusted, from 0 to 1; None where planted edges did not tell.
-        names: (n,) of the nodes; None where they have none.
+        near: (m,) which are in the base graph; None if there is none.
+        trust: (m,) how far each input edge is trusted, from 0 to 1; None where planted edges did not determine it.
+        names: (n,) names of the nodes; None if they have none.
     """
 
     edges: Tensor
@@ -252,24 +251,23 @@ class Ledger(AnyLedger):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Purification:
-    """What purifying a graph gave, wherever that was done.
+    """The result of purifying a graph, wherever that was done.
 
     Attributes:
-        graph: the purified graph; nodes, features, labels, split and names are those of the input. In memory a `Graph`,
+        graph: the purified graph, with the nodes, features, labels, split and names of the input. In memory a `Graph`,
             on disk its tiles or a table of its edges.
-        spectrum: leading eigenpairs of the input's adjacency; on disk without their vectors.
+        spectrum: leading eigenpairs of the input's adjacency; on disk without the vectors.
         threshold: the score below which base edges were pruned: gamma in the units of `scores`.
         ledger: what became of each edge.
-        settings: what the parameters became on this graph.
+        settings: the parameters as resolved for this graph.
         parameters: the purifier that made it.
         place: where it ran.
-        stages: cost of each stage; of a run that was stopped, those of all its pieces that counted; none if it was
-            done before.
-        parts: into how many parts the nodes were cut.
-        probes: cells that were searched for the neighbours of a cell; None if all points were compared, or nobody says.
+        stages: cost of each stage; for an interrupted run, of all its parts that counted; none if it was done before.
+        parts: how many parts the nodes were divided into.
+        probes: cells searched for the neighbours of a cell; None if all points were compared, or this is unknown.
         recall: share of the true neighbours that this search expects to find.
-        done_before: whether the very same call had made the output earlier, and nothing was to be done.
-        later: makes what judges edges that arrive later; None where the graph was not in memory.
+        done_before: whether the very same call had made the output earlier, so nothing had to be done.
+        later: makes the judge of edges that arrive later; None if the graph was not in memory.
     """
 
     graph: Any
@@ -287,20 +285,20 @@ class Purification:
     later: Later | None = None
 
     def judge(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
-        """What this purification makes of edges that arrive later, without a new run.
+        """Judge edges that arrive later by this purification, without a new run.
 
-        Each is judged as if it were the only new one: trusted as the graph's own edges are, and doubted where such an
+        Each is judged as if it were the only new one: trusted like the graph's own edges, and doubted where such an
         edge would be dropped. See `garnet.purify.judge` for how, and `Verdicts.purify_again` for how long that holds.
 
         Args:
-            edges: (2, m) two columns: the names of the first ends, or numbers where nodes have no names; and those of
-                the others. Their order does not count, nor does an edge that comes twice.
-            features: of nodes that the graph does not have, rows of numbers by the names of these.
-            numbers: whether edges are given by node numbers though nodes have names.
+            edges: (2, m) source and target nodes, by name, or by number if nodes have no names. Neither their order nor
+                repeated edges matter.
+            features: of nodes that the graph does not have, rows of numbers by node name.
+            numbers: whether edges are given by node number even though nodes have names.
 
         Raises:
-            GraphError: they are no edges; or the graph was purified on disk.
-            ParameterError: the purification had settings by which nothing can be said of new edges.
+            GraphError: they are not edges; or the graph was purified on disk.
+            ParameterError: the purification's settings say nothing about new edges.
         """
         return self._judge(edges, features=features, numbers=numbers)
 
@@ -318,7 +316,7 @@ class Purification:
 
     @property
     def scores(self) -> NDArray[np.float32]:
-        """The score of each base edge, (m,); the larger, the more critical."""
+        """The score of each base edge, (m,); larger is more critical."""
         return self._base[1]
 
     @cached_property
@@ -371,11 +369,11 @@ class Purification:
 
 
 def plain_parameters(purifier: Any) -> dict[str, Any]:
-    """The parameters of a purifier as values that JSON has."""
+    """The parameters of a purifier as JSON values."""
     return {field.name: plain(getattr(purifier, field.name)) for field in fields(purifier)}
 
 
 def without_vectors(values: list[float], residuals: list[float], products: int) -> Spectrum:
-    """A spectrum of which only the figures were kept."""
+    """A spectrum of which only the numbers were kept."""
     vectors = torch.zeros(0, len(values))
     return Spectrum(torch.tensor(values), vectors, torch.tensor(residuals), products)

@@ -1,4 +1,4 @@
-"""What results on disk have in common: nodes, edges, what each stage cost, and where all of it came from."""
+"""What results on disk have in common: nodes, edges, the cost of each stage, and provenance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from garnet.progress import Stage
 
 
 def write_described(path: str | Path, name: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to one .npz file, whole or not at all, with the array `name` that says what they are.
+    """Write arrays to one .npz file, whole or not at all, with an array `name` that describes them.
 
     Raises:
         GraphError: the path does not end in .npz, or has no folder.
@@ -37,7 +37,7 @@ def write_described(path: str | Path, name: str, facts: Mapping[str, Any], array
 
 
 def read_nodes(archive: Archive, n: int) -> Graph:
-    """A graph of n nodes without edges, with the labels and names that the file has."""
+    """A graph of n nodes without edges, with the labels and names in the file."""
     labels = archive.read("labels", "iu", ndim=1) if "labels" in archive else None
     names = archive.read("names", "iuU", ndim=1) if "names" in archive else None
     return as_graph((np.zeros((2, 0), dtype=np.int64), n), labels=labels, names=names)
@@ -56,7 +56,7 @@ def read_edges(archive: Archive, name: str, n: int) -> Edges:
 
 
 def read_made(found: Mapping[str, Any]) -> Provenance:
-    """Where something came from, from the fields of it; for use inside of `described_as`."""
+    """The provenance of a result, from its fields; for use inside `described_as`."""
     kinds = {"command": str, "fingerprints": dict, "versions": dict, "machine": dict}
     if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
         raise TypeError
@@ -64,7 +64,7 @@ def read_made(found: Mapping[str, Any]) -> Provenance:
 
 
 def read_stages(found: Any) -> tuple[Stage, ...]:
-    """What each stage cost, from a list of its fields; for use inside of `described_as`."""
+    """The cost of each stage, from a list of fields; for use inside `described_as`."""
     stages = tuple(Stage(**{one.name: stage[one.name] for one in fields(Stage)}) for stage in found)
     for stage in stages:
         costs = (stage.seconds, stage.peak_bytes)

@@ -1,7 +1,7 @@
-"""What decides which edges stay: how critical each is, what speaks for it, and the choice between them.
+"""What decides which edges stay: how critical each is, what supports it, and the choice among them.
 
-All of it is written for the edges of one tile: those between the nodes of one part and of another, whose points are the
-rows of two blocks. In memory there is one tile, and both blocks are all points.
+It is all written for the edges of one tile: those between two parts of the nodes, whose points are the rows of two
+blocks. In memory there is one tile, and both blocks hold all points.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class TileEdges(NamedTuple):
     """The edges of a tile, sorted: of the base graph, of the input, or of both.
 
     Attributes:
-        ends: (2, m) rows of the one block and of the other.
-        near: (m,) which are of the base graph.
-        given: (m,) which are of the input.
+        ends: (2, m) rows of the first block and of the second.
+        near: (m,) which are in the base graph.
+        given: (m,) which are in the input.
     """
 
     ends: Tensor
@@ -37,7 +37,7 @@ class TileEdges(NamedTuple):
     given: Tensor
 
     def of_input(self) -> TileEdges:
-        """Those that the input has."""
+        """Those in the input."""
         return TileEdges(self.ends[:, self.given], self.near[self.given], self.given[self.given])
 
 
@@ -47,16 +47,16 @@ def merged(base: Tensor, given: Tensor, width: int) -> TileEdges:
     Args:
         base: (2, b) edges, in any order, some perhaps twice.
         given: (2, g) edges, sorted, each once.
-        width: number of nodes that the second end may be.
+        width: number of possible second endpoints.
     """
     if not base.shape[1]:
         of_input = torch.ones(given.shape[1], dtype=torch.bool, device=given.device)
         return TileEdges(given, ~of_input, of_input)
-    # The last bit says that a pair is the input's: one sort brings together what is the same.
+    # The last bit says that a pair is from the input: one sort brings equal pairs together.
     keys = torch.cat([(base[0] * width + base[1]) << 1, ((given[0] * width + given[1]) << 1) | 1]).sort().values
     change = keys.new_ones(len(keys) + 1, dtype=torch.bool)
     change[1:-1] = keys[1:] >> 1 != keys[:-1] >> 1
-    # Of equal pairs the first is the base graph's if any is, and the last the input's.
+    # Of equal pairs the first is the base graph's, if any is, and the last the input's.
     near, of_input = keys[change[:-1]] & 1 == 0, keys[change[1:]] & 1 == 1
     pairs = keys[change[:-1]] >> 1
     first = torch.div(pairs, max(width, 1), rounding_mode="floor")
@@ -80,13 +80,13 @@ def _mirrored_products(signs: Tensor, left: Tensor, right: Tensor, edges: Tensor
 
 
 class Measured(NamedTuple):
-    """What was found of the edges of a tile, (m,) each.
+    """What was found about the edges of a tile, (m,) each.
 
     Attributes:
-        score: how critical each is; infinite where nothing is known of an end, so nothing speaks against it.
-        support: what speaks for each of the input's; in the end, where planted edges tell, how far it is trusted. Not a
-            number for others, or where nobody asks.
-        weight: of each, if it stays.
+        score: how critical each is; infinite where nothing is known about an endpoint, so nothing speaks against it.
+        support: what speaks for each input edge; finally, where planted edges determine it, how far it is trusted. NaN
+            for others, or if not asked for.
+        weight: the weight of each, if it stays.
     """
 
     score: Tensor
@@ -95,17 +95,17 @@ class Measured(NamedTuple):
 
 
 def measure(edges: TileEdges, left: Tensor, right: Tensor, settings: Settings, critical: Critical) -> Measured:
-    """Measure the edges of a tile by the points of their ends; what common neighbours say is yet to be added.
+    """Measure the edges of a tile by the points of their endpoints; common neighbours are yet to be added.
 
-    The support of an edge is twice the inner product of its points, which is minus the squared distance, up to a
-    constant, where all rows have one length; but a node without features is not near to all for that.
+    The support of an edge is twice the inner product of its points. Where all rows have one length, that is minus the
+    squared distance, up to a constant; but it does not put a node without features near all others.
 
     Args:
-        edges: of the tile.
-        left: the points of the first ends.
-        right: the points of the second ends.
+        edges: the edges of the tile.
+        left: the points of the first endpoints.
+        right: the points of the second endpoints.
         settings: of the purification.
-        critical: what scores them.
+        critical: the function that scores them.
     """
     unknown = _unknown(left)[edges.ends[0]] | _unknown(right)[edges.ends[1]]
     score = critical(left, right, edges.ends).masked_fill_(unknown, math.inf)
@@ -125,17 +125,17 @@ def measure(edges: TileEdges, left: Tensor, right: Tensor, settings: Settings, c
 
 
 def _unknown(points: Tensor) -> Tensor:
-    """Which points are zero: neither spectrum nor features tell anything of them."""
+    """Which points are zero: neither spectrum nor features say anything about them."""
     return points.abs().amax(dim=1) == 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which of the measured edges stay, and the least that they weigh.
+    """Which of the measured edges stay, and their least weight.
 
     Attributes:
-        threshold: gamma in the units of the scores; base edges that score below it go.
-        doubt: edges of the input with less support are not kept for having been there; None if none is.
+        threshold: gamma in the units of the scores; base edges that score below it are dropped.
+        doubt: input edges with less support are not kept merely because they were there; None if none are.
         floor: the least weight.
     """
 
@@ -146,19 +146,19 @@ class Choice:
     def stays(self, near: Tensor, measured: Measured) -> Tensor:
         """Which edges stay, (m,)."""
         stays = near & (measured.score >= self.threshold)
-        # What is no number is above nothing.
+        # NaN exceeds nothing.
         return stays if self.doubt is None else stays | (measured.support >= self.doubt)
 
 
 class Tally(NamedTuple):
-    """What a choice comes to.
+    """The counts that a choice gives.
 
     Attributes:
         kept: edges of the input that stay.
         dropped: edges of the input that do not.
         added: edges that the input did not have.
         base_edges: edges of the base graph.
-        heaviest: the largest weight of those that stay.
+        heaviest: the largest weight of the edges that stay.
     """
 
     kept: int
@@ -169,7 +169,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def of(cls, choice: Choice, edges: TileEdges, measured: Measured) -> Tally:
-        """That of the edges of one tile."""
+        """The tally of one tile's edges."""
         stays = choice.stays(edges.near, measured)
         kept, given, staying = (int(which.sum()) for which in (edges.given & stays, edges.given, stays))
         heaviest = float(measured.weight[stays].max()) if staying else 0.0
@@ -177,13 +177,13 @@ class Tally(NamedTuple):
 
     @classmethod
     def sum(cls, tallies: Iterable[Tally]) -> Tally:
-        """That of several tiles together."""
+        """The tally of several tiles together."""
         kept, dropped, added, base_edges, heaviest = zip(*tallies, strict=True)
         return cls(sum(kept), sum(dropped), sum(added), sum(base_edges), max(heaviest))
 
 
 def gathered(found: Tensor, ends: Tensor, rows: int, *, largest: bool) -> Tensor:
-    """The sums, (rows, q) in float64, of what was found of edges, (m, q), at one end of each; or the largest."""
+    """The sums, (rows, q) in float64, of values of edges, (m, q), at one endpoint of each; or the largest."""
     total = torch.zeros(rows, found.shape[1], dtype=torch.float64, device=found.device)
     if largest:
         return total.scatter_reduce_(0, ends[:, None].expand_as(found), found.double(), "amax")
@@ -191,7 +191,7 @@ def gathered(found: Tensor, ends: Tensor, rows: int, *, largest: bool) -> Tensor
 
 
 def least_weight(settings: Settings, heaviest: float) -> float:
-    """An edge that stays though its weight would vanish has a thousandth of the largest."""
+    """An edge that stays though its weight would vanish gets a thousandth of the largest."""
     if settings.weight not in ("similarity", "score"):
         return 0.0
     return max(1e-3 * heaviest, torch.finfo(torch.float32).tiny)

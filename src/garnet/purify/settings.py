@@ -1,4 +1,4 @@
-"""What the parameters of GARNET become on a graph: every default resolved once, in one value."""
+"""The parameters of GARNET resolved for a graph: every default decided once, in one value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Score = Literal["distance", "signed", "distortion"]
 GammaUnit = Literal["quantile", "absolute"]
 Weight = Literal["auto", "trust", "similarity", "score", "one"]
 
-# What the defaults were found to need on the graphs of the paper, clean and attacked (the studies ablation-* and the
-# tables of docs/results); they are the same for all of them.
+# Constants of the defaults, found on the graphs of the paper, clean and attacked (the studies ablation-* and the tables
+# of docs/results); the same for all graphs.
 RANK = 70
 """Eigenpairs."""
 MOST_BY_GAP = 100
-"""Eigenpairs among which the largest gap is looked for."""
+"""Eigenpairs among which to look for the largest gap."""
 PAIRS_A_CLASS = 10
 """Eigenpairs for each class, the paper's own rule (appendix F)."""
 LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
@@ -33,30 +33,30 @@ LOW_PAIRS_A_CLASS, LOW_RANK = 2, 16
 ENOUGH_NEIGHBORS = 15
 """Neighbours of a node in all, those of the input counted, where a share of all edges is doubted."""
 SHARED_AMONG = 10
-"""Near neighbours among which is shared what a node has lost, where planted edges tell how much."""
+"""Near neighbours that share the weight a node has lost, where planted edges determine it."""
 CAUTION = 7.0
-"""A made-up edge that stays does so many times the harm of a true one that goes."""
+"""How many times worse it is to keep a made-up edge than to drop a true one."""
 REFILL = 2.0
-"""Weight of new edges at a node for each unit of weight that was taken from it, where edges join alike nodes."""
+"""Weight of new edges at a node for each unit of weight it has lost, where edges join similar nodes."""
 FEATURE_WEIGHT = 1.5
-"""Scale of the features beside the spectrum, where edges join nodes of alike features."""
+"""Scale of the features relative to the spectrum, where edges join nodes with similar features."""
 ALIKE = 0.4
-"""How alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it, for the full weight."""
+"""How alike the features of joined nodes must be for the full weight; see `garnet.purify.features.alikeness`."""
 LEAST_SAY, ENOUGH_SAY = 0.1, 0.4
-"""Share of that weight which features have where edges tell nothing of them; and from which on edges tell enough of
-who is alike that those which look made up can be doubted in full. The latter was decided on squirrel and chameleon."""
+"""Share of that weight that features have where edges say nothing about them; and above which edges show well enough
+which nodes are alike for suspicious ones to be doubted in full. The latter was decided on squirrel and chameleon."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What of a graph decides its settings.
+    """The properties of a graph that determine its settings.
 
     Attributes:
         nodes: n.
         edges: undirected edges, m.
-        features: of a node; 0 without any.
-        classes: 0 without labels.
-        mean_degree: weighted.
+        features: number of features; 0 without any.
+        classes: number of classes; 0 without labels.
+        mean_degree: mean weighted degree.
     """
 
     nodes: int
@@ -67,7 +67,7 @@ class Shape:
 
     @classmethod
     def of(cls, graph: Graph) -> Shape:
-        """That of a graph in memory."""
+        """The shape of a graph in memory."""
         return cls(
             nodes=graph.num_nodes,
             edges=graph.num_edges,
@@ -78,23 +78,23 @@ class Shape:
 
 
 def count_classes(labels: Any) -> int:
-    """How many classes there are, those of unknown nodes left out; 0 without labels."""
+    """The number of classes, not counting unknown labels; 0 without labels."""
     return 0 if labels is None else int(np.count_nonzero(np.bincount(labels[labels >= 0])))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """GARNET on one graph: what is stored with every result, and all that its stages go by.
+    """GARNET on one graph: stored with every result, and everything its stages depend on.
 
-    The words are those of `GARNET`; none is left to be decided but `feature_weight` and `refill`, which are None until
-    the spectrum has told how alike the features of joined nodes are.
+    The names are those of `GARNET`; all are decided but `feature_weight` and `refill`, which are None until the
+    spectrum has shown how alike the features of joined nodes are.
 
     Attributes:
-        support: `planted` where edges that were planted tell how much each edge is doubted.
-        credit: how far it is doubted then: not at all where edges join nodes no more alike in their features than
-            chance does, since there what looks odd may be the rule.
-        doubted: about which share of the edges is made up, once planted edges have told.
-        power: how often a planted edge looked worse than one of the graph.
+        support: `planted` where planted edges determine how much each edge is doubted.
+        credit: how far it is then doubted: not at all where edges join nodes no more alike in their features than by
+            chance, since what looks odd there may be the rule.
+        doubted: estimated share of made-up edges, once planted edges have shown it.
+        power: how often a planted edge looked worse than one of the graph's own.
     """
 
     rank: int
@@ -133,10 +133,10 @@ class Settings:
         return f"rank {self.rank}, k {self.k}, doubted {doubted}, features {features}, weight {self.weight}{only}"
 
     def told(self, feature_weight: float | None) -> Settings:
-        """The same, once the spectrum has told what features weigh, and with it whether neighbours are to be added.
+        """The same, once the spectrum has determined the weight of features, and thereby whether to add neighbours.
 
-        Where features do not tell who is alike, near neighbours in the spectrum only say again what the edges say: the
-        less edges join nodes of alike features, the less is given back of what a node has lost.
+        Where features do not show which nodes are alike, near neighbours in the spectrum only repeat what the edges
+        say: the less edges join nodes with similar features, the less of its lost weight a node is given back.
         """
         say = 0.0 if feature_weight is None else min(1.0, feature_weight / FEATURE_WEIGHT)
         found = replace(self, feature_weight=feature_weight)
@@ -149,18 +149,18 @@ class Settings:
         return replace(found, refill=refill, k=self.k if refill else 0)
 
     def plain(self) -> dict[str, Any]:
-        """As values that JSON has."""
+        """As JSON values."""
         return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def of_plain(cls, values: dict[str, Any]) -> Settings:
-        """From what `plain` gave."""
+        """From the output of `plain`."""
         found: Any = {name: float(value) if value in ("inf", "-inf") else value for name, value in values.items()}
         return cls(**found)
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON has: it knows no infinity."""
+    """A JSON value: JSON has no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, int | float | str | None) else repr(value)
@@ -186,13 +186,13 @@ def settle(method: Any, shape: Shape) -> Settings:
     planted = method.support == "auto"
     k = method.k
     if k is None and planted:
-        # What is doubted is dropped, near or not, where nothing is added.
+        # Where nothing is added, doubted edges are dropped, near or not.
         k = 0 if method.only_drop else min(SHARED_AMONG, shape.nodes - 1)
     elif k is None:
         k = neighbors_lacking(2 * shape.edges / shape.nodes)
     refill = method.refill
     if refill == "auto":
-        # Who asks for neighbours is given them.
+        # Whoever asks for neighbours gets them.
         refill = None if method.k is None else REFILL
     weight = method.weight
     if weight == "auto":
@@ -228,7 +228,7 @@ def _rules(method: Any, n: int) -> Iterator[tuple[str, bool, str]]:
 
 
 def choose_rank(rank: int | Literal["auto", "low"] | None, nodes: int, classes: int) -> int:
-    """How many eigenpairs to ask the solver for, at most half the nodes unless the number is given."""
+    """How many eigenpairs to ask the solver for: at most half the nodes unless the number is given."""
     most = max(1, nodes // 2)
     if rank is None:
         return min(RANK, most)
@@ -240,10 +240,10 @@ def choose_rank(rank: int | Literal["auto", "low"] | None, nodes: int, classes: 
 
 
 def neighbors_lacking(mean_degree: float) -> int:
-    """How many neighbours a node lacks, on the mean, of those that are enough."""
+    """How many neighbours a node lacks, on average, to have enough."""
     return max(0, round(ENOUGH_NEIGHBORS - mean_degree))
 
 
 def weight_of_features(alike: float) -> float:
-    """The weight of features where edges join nodes whose features are so alike."""
+    """The weight of features, given how alike the features of joined nodes are."""
     return FEATURE_WEIGHT * min(1.0, max(LEAST_SAY, alike / ALIKE))

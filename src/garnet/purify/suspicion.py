@@ -1,4 +1,4 @@
-"""How much each edge is doubted: as far as it looks like edges that were planted, and as others at its ends do."""
+"""How much each edge is doubted: as far as it, and the other edges of its endpoints, look like planted edges."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from garnet.purify.calibration import WEAK, Evidence, learn
 from garnet.purify.features import scale
 
 MOST_LEARNT = 100_000
-"""Edges of the input that are compared with the planted ones; of more, every so manyth is."""
+"""Input edges compared with the planted ones; a regular sample if there are more."""
 
-# What counts how much; as in the audit, where docs/results/audit.md says on which graphs it was chosen.
+# Weights, as in the audit; docs/results/audit.md says on which graphs they were chosen.
 _NEIGHBORS_COUNT_FULLY = 8.0
 """At this mean degree, sharing neighbours counts one."""
 _FEATURES_COUNT_FULLY = 0.5
 """Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
 
-# Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; the study leave-it-on has others.
+# Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked; the study leave-it-on uses others.
 _SHARE_FOR_POWER = 6.0
 """The share of edges that can be taken for made up, for each unit of power beyond the weakest: who tells them badly
 cannot know that they are many. Decided on drawn block models."""
 _SPREADS = 0.7
-"""How far the doubt in the other edges of its ends counts for an edge."""
+"""How much the doubt in the other edges of its endpoints counts for an edge."""
 _HELD = 4.0
 """So many edges of the usual doubt are counted among those of each node."""
 LEAST_TRUST = 0.25
-"""An edge that is trusted less is dropped."""
+"""An edge trusted less than this is dropped."""
 LEAST_REFILL = 0.02
 """Of the mean weight of an edge: new edges that would weigh less are not worth their place."""
 
@@ -43,19 +43,19 @@ _BISECTIONS = 50
 def looks(
     ends: Tensor, points: tuple[Tensor, Tensor], counts: tuple[Tensor, Tensor], shared: Tensor, rank: int, mean: float
 ) -> Tensor:
-    """What is seen of edges, (4, m): the larger, the more it speaks for them, but for the last, degrees.
+    """What is observed about edges, (4, m): larger values speak for them, except for the last, degrees.
 
-    The first is minus their squared length in the spectral embedding, times the root of 1 / d_i + 1 / d_j, about their
-    effective resistance: both are terms of the gradient of the graphical model (equation 4 of the paper). Then the
-    neighbours that their ends share, the less the fewer there are; how alike their features are; and the product of
-    their degrees.
+    The first is minus their squared length in the spectral embedding, times the root of 1 / d_i + 1 / d_j, roughly
+    their effective resistance: both are terms of the gradient of the graphical model (equation 4 of the paper). Then
+    come the neighbours that their endpoints share, worth less the fewer there are; how alike their features are; and
+    the product of their degrees.
 
     Args:
-        ends: (2, m) rows of the one block and of the other.
-        points: the rows of V beside the features, of the first and of the second ends.
-        counts: how many neighbours the nodes of both blocks have.
-        shared: (m,) neighbours in common, over the most there could be.
-        rank: coordinates that are spectral.
+        ends: (2, m) rows of the first block and of the second.
+        points: the rows of V beside the features, of the first and of the second endpoints.
+        counts: the number of neighbours of the nodes of both blocks.
+        shared: (m,) common neighbours, as a share of the most there could be.
+        rank: number of spectral coordinates.
         mean: degree, over all nodes.
     """
     first, second = (one[of].float() for one, of in zip(counts, ends, strict=True))
@@ -75,12 +75,12 @@ def looks(
 
 
 class Seen(NamedTuple):
-    """What there is to learn from.
+    """What to learn from.
 
     Attributes:
-        edges: (2, g) of the input, all or of very many some.
-        given: (4, g) what is seen of them.
-        planted: (4, p) what is seen of those that nobody wrote.
+        edges: (2, g) edges of the input, a sample if there are very many.
+        given: (4, g) what is observed about them.
+        planted: (4, p) what is observed about planted edges.
     """
 
     edges: Tensor
@@ -93,13 +93,13 @@ class Suspicion:
     """What made-up edges look like in a graph.
 
     Attributes:
-        knots: (4, q) values of what is seen of edges, sorted.
-        ranks: (4, q) the log-odds of the rank that each has among the edges of the graph.
-        weights: (4,) what each counts for an edge.
-        slope: by how much the log-odds of being made up fall as their sum rises by one.
+        knots: (4, q) sorted values of what is observed about edges.
+        ranks: (4, q) the log-odds of the rank of each among the edges of the graph.
+        weights: (4,) how much each counts for an edge.
+        slope: how much the log-odds of being made up fall as their sum rises by one.
         level: the log-odds where the sum is zero.
-        power: how often a planted edge looked worse than one of the graph.
-        blind: whether they look too much alike to tell.
+        power: how often a planted edge looked worse than one of the graph's own.
+        blind: whether they look too similar to tell apart.
         credit: how far an edge that looks made up is doubted, from 0 to 1.
     """
 
@@ -113,14 +113,14 @@ class Suspicion:
     credit: float = 1.0
 
     def log_odds(self, seen: Tensor) -> Tensor:
-        """Of being made up, (m,) in float64, by what is seen of edges, (4, m)."""
+        """The log-odds of being made up, (m,) in float64, given what is observed about edges, (4, m)."""
         if self.blind:
             return torch.full(seen.shape[1:], -math.inf, dtype=torch.float64, device=seen.device)
         first, second, third, last = self.said(seen)
         return self.told(first + second + third + last)
 
     def said(self, seen: Tensor) -> Tensor:
-        """What each of what is seen of edges, (4, m), says for them, with its weight: (4, m) in float64."""
+        """How much each observation about edges, (4, m), speaks for them, weighted: (4, m) in float64."""
         said = torch.zeros(seen.shape, dtype=torch.float64, device=seen.device)
         for row, values, knots, ranks, weight in zip(
             said, seen, self.knots, self.ranks, self.weights.tolist(), strict=True
@@ -130,19 +130,19 @@ class Suspicion:
         return said
 
     def told(self, belief: Tensor) -> Tensor:
-        """The log-odds of being made up, (m,), by the sum of what is said."""
+        """The log-odds of being made up, (m,), given the sum of what speaks for edges."""
         told = self.level - self.slope * belief
         return told if self.credit == 1 else torch.logit(self.credit * told.sigmoid())
 
 
 def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Suspicion:
-    """Learn what tells planted edges from those of the graph.
+    """Learn what distinguishes planted edges from the graph's own.
 
-    How it is learnt, and how many of the edges are taken for made up, is `garnet.purify.calibration`'s.
+    `garnet.purify.calibration` decides how it is learnt, and how many edges are taken for made up.
 
     Args:
-        seen: what there is to learn from.
-        alike: how alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it.
+        seen: what to learn from.
+        alike: how alike the features of joined nodes are; see `garnet.purify.features.alikeness`.
         mean: degree, over all nodes.
         credit: how far an edge that looks made up is doubted.
     """
@@ -158,10 +158,10 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Sus
     count = seen.planted.shape[1]
     if not count or not seen.given.shape[1]:
         return Suspicion(knots, ranks, weights, 0.0, 0.0, 0.5, blind=True)
-    # The more shared neighbours count, the less is left for degrees to tell.
+    # The more shared neighbours count, the less degrees add.
     found = learn(evidence(seen.given), evidence(seen.planted), most_say=_NEIGHBORS_COUNT_FULLY / max(mean, 1e-9))
     weights[3] = found.say
-    # A few planted edges can look worse than others by mere chance.
+    # A few planted edges can look worse than others by chance.
     beyond = found.power - 2 * math.sqrt(found.power * (1 - found.power) / count) - WEAK
     if beyond <= 0:
         credit = 0.0
@@ -171,7 +171,7 @@ def suspicion_of(seen: Seen, *, alike: float, mean: float, credit: float) -> Sus
 
 
 def knots_of(values: Tensor, count: int = _KNOTS) -> tuple[Tensor, Tensor]:
-    """So many of the values, sorted, and the log-odds of their ranks; ties share theirs."""
+    """This many of the values, sorted, and the log-odds of their ranks; ties share a rank."""
     ordered, counts = torch.unique(values, return_counts=True)
     ranks = torch.logit((counts.cumsum(0).double() - counts.double() / 2) / max(len(values), 1))
     chosen = torch.linspace(0, max(len(ordered) - 1, 0), count, dtype=torch.float64).round().long()
@@ -179,7 +179,7 @@ def knots_of(values: Tensor, count: int = _KNOTS) -> tuple[Tensor, Tensor]:
 
 
 def interpolated(values: Tensor, knots: Tensor, ranks: Tensor) -> Tensor:
-    """The log-odds of the ranks of values, between those of the knots; beyond them, those of the last."""
+    """The log-odds of the ranks of values, interpolated between knots; beyond them, those of the last knot."""
     above = torch.searchsorted(knots, values).clamp(1, len(knots) - 1)
     low, high = knots[above - 1], knots[above]
     way = torch.where(high > low, (values - low) / (high - low), 1.0).clamp(0, 1)
@@ -188,11 +188,11 @@ def interpolated(values: Tensor, knots: Tensor, ranks: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Concentration:
-    """Who was attacked once was attacked often: the doubt in other edges of its ends counts for an edge.
+    """Nodes attacked once are attacked often: the doubt in the other edges of its endpoints counts for an edge.
 
-    With s the chance of an edge to be made up, and t the mean of all, an end whose other d - 1 edges have the chances
-    s' adds the log-odds of (sum of s' + h t) / (d - 1 + h), less those of t, of which a part counts. The shift leaves
-    the mean of all chances as it was.
+    With s the probability that an edge is made up, and t the mean over all edges, an endpoint whose other d - 1 edges
+    have the probabilities s' adds a part of the log-odds of (sum of s' + h t) / (d - 1 + h), less those of t. The shift
+    keeps the mean of all probabilities unchanged.
 
     Attributes:
         usual: t.
@@ -204,12 +204,12 @@ class Concentration:
 
     @classmethod
     def of(cls, log_odds: Tensor, first: Tensor, second: Tensor) -> Concentration:
-        """That of a graph.
+        """The concentration of a graph.
 
         Args:
-            log_odds: (g,) of some edges.
-            first: (g, 2) the sum of the chances of all edges at their first ends, and the number of these.
-            second: the same for their second ends.
+            log_odds: (g,) log-odds of some edges.
+            first: (g, 2) the sum of the probabilities of all edges at their first endpoints, and the number of these.
+            second: the same for their second endpoints.
         """
         usual = float(log_odds.sigmoid().mean())
         spread = cls(usual).log_odds(log_odds, first, second)
@@ -220,7 +220,7 @@ class Concentration:
         return cls(usual, (low + high) / 2)
 
     def log_odds(self, log_odds: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Of edges to be made up, when their ends are known, too; see `of`."""
+        """The log-odds that edges are made up, given their endpoints, too; see `of`."""
         own, at = log_odds.sigmoid(), _logit(torch.tensor(self.usual, dtype=torch.float64))
         total = log_odds + self.shift
         for ends in (first.double(), second.double()):

@@ -1,4 +1,4 @@
-"""What a purification did, as tables for people: a row for each edge, or for each node, under their own names."""
+"""What a purification did, as readable tables: one row per edge or node, under the user's names."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from garnet.purify.result import Purification
 
 
 def ledger_table(graph: Graph, result: Purification, times: NDArray[Any] | None = None) -> Columns:
-    """Every edge of the input and of the purified graph: both ends, what became of it, and why.
+    """Every edge of the input and of the purified graph: both endpoints, what became of it, and why.
 
-    `status` is kept, dropped or new; `original` the weight that the input gave it and `weight` what it has now, each
-    NaN where it has none; `trust`, from 0 to 1, how far it is believed, NaN where planted edges did not tell; `score`
-    how critical it is to the graph.
+    `status` is kept, dropped or new; `original` its weight in the input and `weight` its weight now, each NaN where it
+    has none; `trust`, from 0 to 1, how far it is believed, NaN where planted edges did not determine it; `score` how
+    critical it is to the graph.
 
     Args:
-        graph: that was purified.
-        result: what came of it, in memory.
-        times: of the input's edges; a column `time` has them, empty for new edges.
+        graph: the graph that was purified.
+        result: the purification, in memory.
+        times: times of the input's edges, for a column `time` that is empty for new edges.
     """
     ledger = result.ledger
     edges, columns = fate_columns(ledger.fates, graph.num_nodes)
@@ -39,7 +39,7 @@ def ledger_table(graph: Graph, result: Purification, times: NDArray[Any] | None 
 
 
 def edge_table(graph: Graph, result: Purification, times: NDArray[Any] | None = None) -> Columns:
-    """The edges of the purified graph: both ends, weight, new or kept, and the weight and time they came with."""
+    """The edges of the purified graph: endpoints, weight, new or kept, and their weight and time in the input."""
     edges = result.graph.edges
     original = _weights(graph, edges)
     status = np.where(np.isnan(original), "new", "kept")
@@ -60,7 +60,7 @@ def node_table(graph: Graph, result: Purification) -> Columns:
 
 
 def _weights(graph: Graph, edges: Edges) -> NDArray[np.float32]:
-    """The weights of some edges (2, m); NaN of those that the graph does not have."""
+    """The weights of some edges (2, m); NaN for those that the graph does not have."""
     return found(graph.edges, graph.weights, edges, graph.num_nodes)
 
 

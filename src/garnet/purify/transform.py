@@ -1,4 +1,4 @@
-"""A purifier as a transform of PyTorch Geometric: what of a `Data` is new, what goes along, and what stays."""
+"""A purifier as a PyTorch Geometric transform: which parts of a `Data` are new, carried over or unchanged."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Fill = Literal["zeros", "mean"]
-"""What attributes of edges are for new ones."""
+"""How to fill edge attributes for new edges."""
 
 GIVEN, ADDED = "edge_weight_given", "edge_added"
 """Under which the weights that edges had are kept, and which edges are new is said."""
 
-_SUPERVISION = ("edge_label", "edge_label_index")  # of pairs that a model is asked for, not of the edges
+_SUPERVISION = ("edge_label", "edge_label_index")  # these belong to the pairs that a model predicts, not to the edges
 
 
 class Directed(NamedTuple):
-    """The edges of a `Data`, sorted, with both directions of most.
+    """The sorted edges of a `Data`, most of them in both directions.
 
     Attributes:
         edge_index: (2, s).
         weight: (s,).
-        row: (s,) the edge of the input that each one is, or -1 where it is new.
+        row: (s,) the input edge that each one is, or -1 if it is new.
     """
 
     edge_index: NDArray[np.int64]
@@ -44,19 +44,19 @@ class Directed(NamedTuple):
 
 
 def purified_data(data: Data, purify: Callable[[Graph], Graph], *, fill: Fill = "zeros") -> Data:
-    """A copy of a `Data`, or of a batch of graphs, each of which is purified by itself.
+    """A purified copy of a `Data`, or of a batch of graphs, each purified separately.
 
-    A graph without edges has nothing to purify, and stays as it is. An edge that is kept has the directions that it
-    had, and new ones have both. Of parallel edges the heaviest is kept, with its attributes; loops are not.
+    A graph without edges has nothing to purify, and stays as it is. A kept edge has its original directions, and new
+    ones have both. Of parallel edges the heaviest is kept, with its attributes; loops are dropped.
 
     Args:
-        data: the `Data`, which stays as it is.
+        data: the `Data`, which is not changed.
         purify: the purifier.
-        fill: of the attributes of new edges.
+        fill: how to fill the attributes of new edges.
 
     Raises:
-        GraphError: it is no graph, or lacks what the purifier needs.
-        ParameterError: there is no such fill, or a graph does not allow a parameter.
+        GraphError: it is not a graph, or lacks what the purifier needs.
+        ParameterError: there is no such fill, or a graph rules out a parameter.
     """
     if fill not in ("zeros", "mean"):
         raise ParameterError(f"The 'fill' of a transform must be 'zeros' or 'mean'. Got {brief(fill)} instead.")
@@ -86,7 +86,7 @@ def purified_data(data: Data, purify: Callable[[Graph], Graph], *, fill: Fill = 
 
 
 def _each(graph: Graph, owners: NDArray[np.int64], purify: Callable[[Graph], Graph]) -> sp.csr_array:
-    """The adjacency of all graphs of a batch, each of which has been purified by itself."""
+    """The adjacency of all graphs of a batch, each purified separately."""
     heads, tails = graph.edges
     across = np.flatnonzero(owners[heads] != owners[tails])
     if len(across):
@@ -117,7 +117,7 @@ def _each(graph: Graph, owners: NDArray[np.int64], purify: Callable[[Graph], Gra
 
 
 def _part(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
-    """The graph of some nodes, in this order, which no edge leaves."""
+    """The graph of some nodes, in this order; no edge leaves them."""
     place = slice(nodes[0], nodes[-1] + 1) if nodes[-1] - nodes[0] == len(nodes) - 1 else nodes
     split = graph.split
     if split is not None:
@@ -137,7 +137,7 @@ def _part(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
 def directions(
     heads: NDArray[Any], tails: NDArray[Any], weights: NDArray[Any] | None, cleaned: sp.csr_array
 ) -> Directed:
-    """The purified edges in the directions that they had, or both where they are new.
+    """The purified edges in their original directions, or in both if they are new.
 
     Where the directions of an edge had different weights, each keeps its part of the larger one.
     """
@@ -168,7 +168,7 @@ def _looked_up(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArr
 
 
 def _with_edges(data: Data, edges: Directed, fill: Fill) -> tuple[Data, list[str]]:
-    """A copy of a `Data` with other edges, to which its attributes of edges go along; and the names of all of these."""
+    """A copy of a `Data` with other edges, which its edge attributes follow; and the names of these attributes."""
     result = copy.copy(data)
     apart = ("edge_index", "edge_weight", "adj_t", ADDED, *_SUPERVISION)
     names = [name for name in list(data.keys()) if name not in apart and data.is_edge_attr(name)]
@@ -188,14 +188,14 @@ def _with_edges(data: Data, edges: Directed, fill: Fill) -> tuple[Data, list[str
 
 
 def carried(name: str, values: Any, row: NDArray[np.int64], dimension: Any, fill: Fill) -> Any:
-    """An attribute of the input's edges as one of the edges that there are now.
+    """An attribute of the input's edges, carried over to the new edges.
 
     Args:
-        name: of the attribute.
-        values: of the input's edges, as a tensor, an array, a list or a tuple.
-        row: (s,) which edge of the input each one is, or -1 where it is new.
-        dimension: of a tensor, along which the edges are.
-        fill: of new edges; the mean only of numbers that have fractions. In a list they have None.
+        name: the attribute's name.
+        values: its values for the input's edges: a tensor, an array, a list or a tuple.
+        row: (s,) which input edge each one is, or -1 if it is new.
+        dimension: for a tensor, the dimension of the edges.
+        fill: for new edges; the mean only for floats. In a list they have None.
     """
     if isinstance(values, np.ndarray):
         return carried(name, torch.from_numpy(values), row, dimension, fill).numpy()
@@ -206,7 +206,7 @@ def carried(name: str, values: Any, row: NDArray[np.int64], dimension: Any, fill
             f"The attribute {name!r} of the edges is a {type(values).__name__}, which cannot go along with them; leave "
             "it out, or make it a dense tensor."
         )
-    # New edges take what is put behind all others.
+    # New edges take the value appended after all others.
     if fill == "mean" and (values.is_floating_point() or values.is_complex()):
         last = values.mean(dim=dimension, keepdim=True)
     else:
@@ -216,7 +216,7 @@ def carried(name: str, values: Any, row: NDArray[np.int64], dimension: Any, fill
 
 
 def _give_matrix(data: Data, edges: Directed, n: int) -> None:
-    """Give a `Data` that had an `adj_t` alone its edges as one, as `ToSparseTensor` makes it."""
+    """Give a `Data` that had only an `adj_t` its edges as one, as `ToSparseTensor` does."""
     rows, columns = (torch.from_numpy(end) for end in edges.edge_index[::-1])
     starts = torch.zeros(n + 1, dtype=torch.long)
     starts[1:] = torch.bincount(rows, minlength=n).cumsum(0)
@@ -228,7 +228,7 @@ def _give_matrix(data: Data, edges: Directed, n: int) -> None:
 
 
 def _cut_anew(batch: Data, names: list[str], edges: Directed, owners: NDArray[np.int64] | None) -> None:
-    """Tell a `Batch` where the edges of each graph begin in these attributes, for `batch[i]` and `to_data_list()`."""
+    """Record in a `Batch` where each graph's edges begin in these attributes, for `batch[i]` and `to_data_list()`."""
     count = int(batch.num_graphs)
     if owners is None or (np.diff(owners) < 0).any() or (len(owners) and owners.max() >= count):
         batch._slice_dict = batch._inc_dict = None

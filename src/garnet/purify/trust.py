@@ -1,4 +1,4 @@
-"""From suspicion to trust: what edges weigh, and what nodes are given for what they have lost."""
+"""From suspicion to trust: the weights of edges, and what nodes get back for the weight they have lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEXT_TO_NONE = 1e-6  # of trust, so that one can divide by it
 
 
 def learn(work: Work, embedding: Embedding, settings: Settings) -> Learnt:
-    """See what tells planted edges from the others."""
+    """Learn what distinguishes planted edges from the others."""
     seen: Seen = work.seen(embedding)
     rank, alike = embedding.spectrum.rank, 0.0
     if embedding.feature_weight:
@@ -35,7 +35,7 @@ def learn(work: Work, embedding: Embedding, settings: Settings) -> Learnt:
 
 
 def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> tuple[Scored, Neighborhoods]:
-    """How far each edge is trusted, as its support; and where edges weigh so, its weight as far."""
+    """Put each edge's trust in its support, and where edges weigh by trust, scale its weight by it."""
     concentration, sums = None, torch.zeros(work.shape.nodes, 2, dtype=torch.float64)
     if not learnt.suspicion.blind:
         sums = work.at_nodes(scored, chances).cpu().float()
@@ -49,7 +49,7 @@ def trusted(work: Work, scored: Scored, learnt: Learnt, settings: Settings) -> t
 
 
 def chances(edges: TileEdges, measured: Measured) -> Tensor:
-    """(m, 2) how likely each edge of the input is made up, and one for each of them."""
+    """(m, 2) the probability that each input edge is made up, and a one for each."""
     return torch.stack([torch.where(edges.given, (-measured.support.double()).sigmoid(), 0.0), edges.given], dim=1)
 
 
@@ -72,9 +72,9 @@ def _trusted(
 
 
 def trust_of(concentration: Concentration, caution: float, log_odds: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """How far edges are trusted, (m,), by their log-odds of being made up and the (m, 2) `sums` of their ends."""
+    """How far edges are trusted, (m,), by their log-odds of being made up and the (m, 2) `sums` of their endpoints."""
     told = concentration.log_odds(log_odds, first, second)
-    # Of an end that neither spectrum nor features tell anything of, nothing speaks against it.
+    # If neither spectrum nor features describe an endpoint, nothing speaks against the edge.
     told = torch.where(log_odds.isinf(), -math.inf, told)
     return (-told - math.log(caution)).sigmoid().clamp_min(_NEXT_TO_NONE).float()
 
@@ -93,10 +93,10 @@ def _upheld(
 
 
 def upheld_by(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Where an end trusts none of its edges much, that is its way, and counts against none of them in full.
+    """Where an endpoint trusts none of its edges much, this counts against none of them in full.
 
-    So trust is divided by the root of the largest that either end has, the smaller of both; and the edge that an end
-    trusts most is never dropped, or the node would be left alone.
+    So trust is divided by the root of the largest trust at each endpoint, the smaller of the two; and the edge that an
+    endpoint trusts most is never dropped, as that would isolate the node.
     """
     upheld = uphold(trust, first, second)
     best = (trust >= first) | (trust >= second)
@@ -104,12 +104,12 @@ def upheld_by(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def uphold(trust: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Trust, (m,), divided by the root of the largest that either end has, the smaller of both."""
+    """Trust, (m,), divided by the root of the largest trust at each endpoint, the smaller of the two."""
     return (trust / torch.minimum(first, second).clamp_min(_NEXT_TO_NONE).sqrt()).clamp_max(1.0)
 
 
 def refilled(work: Work, scored: Scored, threshold: float, refill: float) -> Scored:
-    """Share what each node has lost among its near neighbours; those that would get next to nothing are left out."""
+    """Share the weight each node has lost among its near neighbours; those that would get next to nothing get none."""
     shape = work.shape
     usual = shape.mean_degree * shape.nodes / max(2 * shape.edges, 1)
     lost, near = work.at_nodes(scored, partial(_lost, threshold)).unbind(dim=1)
@@ -118,18 +118,18 @@ def refilled(work: Work, scored: Scored, threshold: float, refill: float) -> Sco
 
 
 def _stays(measured: Measured) -> Tensor:
-    """Which edges of the input are trusted enough; what is no number is not."""
+    """Which input edges are trusted enough; NaN is not."""
     return measured.support >= LEAST_TRUST
 
 
 def _nearness(edges: TileEdges, measured: Measured, threshold: float) -> Tensor:
-    """(m,) how near the ends of base edges are that are not pruned; of edges of the input, one."""
+    """(m,) how near the endpoints of unpruned base edges are; one for edges of the input."""
     near = edges.near & (measured.score >= threshold)
     return torch.where(near, torch.where(edges.given, 1.0, measured.weight.clamp_min(0)), 0.0).double()
 
 
 def _lost(threshold: float, edges: TileEdges, measured: Measured) -> Tensor:
-    """(m, 2) the weight that each edge of the input has lost, and its nearness."""
+    """(m, 2) the weight that each input edge has lost, and its nearness."""
     before = measured.weight.double() / measured.support.double()
     after = torch.where(_stays(measured), measured.weight.double(), 0.0)
     return torch.stack([torch.where(edges.given, before - after, 0.0), _nearness(edges, measured, threshold)], dim=1)

@@ -1,4 +1,4 @@
-"""What is made of edges that arrive later, and when there are so many, or so odd, that a new run is called for."""
+"""Verdicts on edges that arrive later, and when these are so many, or so odd, that a new run is needed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from garnet.graph.html import html_table
 
 VERDICTS = ("believe", "doubt", "unknown")
 
-# When to purify again. What a few more edges do to the others is known from the edges that are planted, a twentieth in
-# each copy of an audit and a tenth in a purification: so far, what the graph told holds.
+# When to purify again. The effect of a few more edges is known from planted edges, a twentieth in each copy of an audit
+# and a tenth in a purification: up to there, what was learnt from the graph holds.
 MOST_NEW = 0.05
 """New edges for each edge of the graph: of more, what the graph told is out of date."""
 MOST_UNKNOWN = 0.2
-"""Share of the new edges that nothing can be said of."""
+"""Share of the new edges about which nothing can be said."""
 MOST_APART = 0.15
 """The largest gap between the distributions of scores of new edges and of the graph's own: of the new ones at least as
 large a share is of another kind. Where true edges were held out, and where half is made up, how large it is says
@@ -28,7 +28,7 @@ docs/howto/new-edges.md."""
 _CHANCE = 1.95
 """Beyond so many times the root of 1 / new + 1 / own, a gap is chance once in a thousand times (Kolmogorov-Smirnov)."""
 ENOUGH = 30
-"""Fewer edges are not compared with anything."""
+"""Fewer edges than this are not compared with anything."""
 
 
 class Usual(NamedTuple):
@@ -36,7 +36,7 @@ class Usual(NamedTuple):
 
     Attributes:
         scores: quantiles of the scores of the graph's own edges, sorted.
-        edges: how many the graph has.
+        edges: how many edges the graph has.
     """
 
     scores: NDArray[np.float32]
@@ -45,16 +45,16 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Verdicts:
-    """What is made of each of some edges, in the order in which they were given.
+    """Verdicts on some edges, in the given order.
 
     Attributes:
-        source: (m,) names, or numbers, of the first ends.
-        target: (m,) those of the other ends.
-        score: (m,) how far each is believed, from 0 to 1; not a number where nothing can be said.
+        source: (m,) names, or numbers, of the source nodes.
+        target: (m,) names, or numbers, of the target nodes.
+        score: (m,) how far each is believed, from 0 to 1; NaN where nothing can be said.
         verdict: (m,) `believe`, `doubt` or `unknown`.
-        reason: (m,) what decided, in words.
-        new: (m,) whether an end is a node that the result does not know.
-        known: (m,) whether it is an edge of the graph already.
+        reason: (m,) the deciding reason, in words.
+        new: (m,) whether an endpoint is a node that the result does not know.
+        known: (m,) whether it is already an edge of the graph.
         usual: what they are compared with.
     """
 
@@ -77,11 +77,11 @@ class Verdicts:
 
     @cached_property
     def purify_again(self) -> str | None:
-        """Why the graph is to be purified, or audited, again; None if nothing calls for it.
+        """Why the graph should be purified, or audited, again; None if nothing calls for it.
 
-        All that counts are edges that the graph does not have, each once: there are more than a twentieth as many as
-        the graph has; or of more than a fifth nothing can be said; or their scores are so distributed that at least
-        15 % must be of another kind than the edges of the graph, beyond what chance gives once in a thousand times.
+        Only edges that the graph does not have count, each once. A new run is needed if they are more than a twentieth
+        as many as the graph's edges; or if nothing can be said about more than a fifth; or if their scores show that at
+        least 15 % are of another kind than the graph's edges, beyond what chance gives once in a thousand times.
         """
         tally = Tally(self.usual)
         tally.add(self)
@@ -107,18 +107,18 @@ class Verdicts:
 
 
 class Judging(Protocol):
-    """What judges edges that arrive later."""
+    """Anything that judges edges that arrive later."""
 
     def __call__(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
-        """What is made of edges."""
+        """Judge edges."""
 
 
 Later = Callable[[], Any]
-"""Makes what judges later edges, once somebody asks."""
+"""Makes the judge of later edges on request."""
 
 
 class Tally:
-    """What has come so far, of edges that arrive in pieces.
+    """A running tally of edges that arrive in batches.
 
     Args:
         usual: what they are compared with.
@@ -129,7 +129,7 @@ class Tally:
         self._scores: dict[Any, float] = {}
 
     def add(self, verdicts: Verdicts) -> None:
-        """Count some more; those that were counted before, and those that the graph has, are left out."""
+        """Count more edges, leaving out those counted before and those that the graph has."""
         fresh = np.flatnonzero(~verdicts.known)
         ends = np.stack([verdicts.source[fresh].astype(str), verdicts.target[fresh].astype(str)])
         ends.sort(axis=0)
@@ -158,7 +158,7 @@ class Tally:
 
 
 def apart(some: Sequence[float] | NDArray[Any], others: NDArray[Any]) -> float:
-    """The largest gap between two distributions (the statistic of Kolmogorov and Smirnov), from 0 to 1.
+    """The largest gap between two distributions (the Kolmogorov-Smirnov statistic), from 0 to 1.
 
     Example:
         >>> apart([1, 2, 3], np.array([1, 2, 3])), apart([1, 2], np.array([3, 4]))

@@ -1,4 +1,4 @@
-"""The leading eigenpairs of a graph, V of the paper, and the solvers that find them."""
+"""The leading eigenpairs of a graph, the paper's V, and the solvers that find them."""
 
 from __future__ import annotations
 

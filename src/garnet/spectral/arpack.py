@@ -26,9 +26,9 @@ _DENSE_UP_TO = 1_000
 class Arpack:
     """ARPACK in float64, component by component; a dense solver for components of up to 1,000 nodes.
 
-    Lanczos from a single vector sees one copy of a multiple eigenvalue, and a graph in many pieces has the eigenvalue 1
-    as many times. Solved piece by piece those copies are all found; copies within a large component (of a tree, a
-    lattice) may not be, which is why `Chebyshev` and not this is the choice above 1,000 nodes.
+    Lanczos from a single vector sees one copy of a multiple eigenvalue, and a graph has the eigenvalue 1 once for each
+    component. Solving component by component finds all of these copies; it may miss copies within a large component (of
+    a tree or a lattice), which is why `Chebyshev` is the choice above 1,000 nodes.
 
     Attributes:
         tol: bound on the residuals, relative to the largest eigenvalue.
@@ -47,7 +47,7 @@ class Arpack:
             return self._pairs(matrix, rank, end, seed, device)
 
     def _pairs(self, matrix: sp.csr_array, rank: int, end: End, seed: int, device: str) -> Spectrum:
-        """Of all components together."""
+        """The leading pairs of all components together."""
         pieces, piece_of = connected_components(matrix, directed=False)
         order = np.argsort(piece_of, kind="stable")
         sorted_matrix = matrix[order][:, order]
@@ -76,7 +76,7 @@ class Arpack:
     def _solve(
         self, matrix: sp.csr_array, rank: int, end: End, seed: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-        """Leading pairs of one component, and the products they took."""
+        """Leading pairs of one component, and the number of products they took."""
         n, products = matrix.shape[0], 0
 
         def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -102,5 +102,5 @@ class Arpack:
 
 
 def _leading(values: NDArray[np.float64], end: End) -> NDArray[np.int64]:
-    """The order in which the leading value comes first."""
+    """The order that puts the leading value first."""
     return np.argsort(-(values if end == "algebraic" else np.abs(values)), kind="stable")

@@ -1,4 +1,4 @@
-"""What the block solver asks of the place where its tall matrices live: memory, a GPU, a disk or a cluster."""
+"""What the block solver needs from the place that holds its tall matrices: memory, a GPU, a disk or a cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Polynomial:
     """T_d((A - centre) / half), a Chebyshev polynomial of the matrix.
 
     Attributes:
-        centre: what becomes 0.
-        half: how far from it the values lie that become 1 and -1.
+        centre: the value mapped to 0.
+        half: the distance from the centre of the values mapped to 1 and -1.
         degree: d, at least 1.
     """
 
@@ -39,7 +39,7 @@ class Basis(Protocol):
 
     @property
     def size(self) -> int:
-        """Columns so far."""
+        """Number of columns so far."""
 
     def dot(self, block: Block) -> Tensor:
         """Q^T X, (size, b)."""
@@ -64,13 +64,13 @@ class Basis(Protocol):
 
 
 class Space(Protocol):
-    """A symmetric matrix, scaled so that no row sums to more than one, and room for tall matrices beside it.
+    """A symmetric matrix, scaled so that no row sums to more than one, with room for tall matrices beside it.
 
     Attributes:
         n: number of rows.
-        products: how many columns have met the matrix so far.
-        scale: by what the matrix was divided.
-        longest: entries of the fullest row.
+        products: how many columns the matrix has multiplied so far.
+        scale: what the matrix was divided by.
+        longest: number of entries of the fullest row.
     """
 
     n: int
@@ -79,42 +79,42 @@ class Space(Protocol):
     longest: int
 
     def random(self, columns: int) -> Block:
-        """Independent standard normal numbers, new ones at every call."""
+        """Independent standard normal numbers, fresh at every call."""
 
     def constant(self, value: float) -> Block:
-        """One column of a number."""
+        """One constant column."""
 
     def product(self, block: Block, *, slope: float = 1.0, shift: float = 0.0, minus: Block | None = None) -> Block:
         """Slope A X - shift X - minus."""
 
     def filtered(self, block: Block, polynomial: Polynomial) -> Block:
-        """A polynomial of the matrix times the block; columns may come multiplied by numbers: see `by_products`."""
+        """A polynomial of the matrix times the block, up to scaling of its columns; see `by_products`."""
 
     def moments(self, block: Block, polynomial: Polynomial) -> Tensor:
-        """What `moments_by_products` gives."""
+        """The result of `moments_by_products`."""
 
     def alone(self, work: Callable[[Space], T]) -> T:
-        """What `work` makes of the space, with no block but of a column."""
+        """The result of `work` on the space, with no blocks wider than a column."""
 
     def times(self, block: Block, factor: Tensor) -> Block:
         """X F for a small matrix F."""
 
     def unit(self, block: Block) -> Block:
-        """Columns of a length of about one."""
+        """Columns scaled to a length of about one."""
 
     def map(self, work: Callable[..., Tensor], *blocks: Block) -> Block:
-        """What `work` makes of the rows of some tall matrices, row by row."""
+        """`work` applied to the rows of some tall matrices, row by row."""
 
     def sum(self, work: Callable[..., Tensor], *blocks: Block) -> Tensor:
-        """The sum over all rows of what `work` makes of some of them: a small matrix, in float64."""
+        """The sum of `work` over all groups of rows: a small matrix, in float64."""
 
     def basis(self, capacity: int) -> Basis:
-        """An empty basis that will have no more columns than that."""
+        """An empty basis with room for that many columns."""
 
     def coarser(self) -> tuple[Space, Callable[[Tensor], Block]] | None:
-        """A smaller matrix in memory whose smooth vectors are alike, and what makes its vectors into those of this one.
+        """A smaller matrix in memory with similar smooth vectors, and the map from its vectors to those of this one.
 
-        None where there is no such thing.
+        None where there is none.
         """
 
 
@@ -124,7 +124,7 @@ def gram(space: Space, left: Block, right: Block) -> Tensor:
 
 
 def polynomials(space: Space, block: Block, polynomial: Polynomial) -> Iterator[Block]:
-    """T_0 X, T_1 X, and so on to T_d X, one product after the other."""
+    """T_0 X, T_1 X, and so on to T_d X, one product after another."""
     centre, half = polynomial.centre, polynomial.half
     before, now = block, space.product(block, slope=1 / half, shift=centre / half)
     yield before
@@ -135,7 +135,7 @@ def polynomials(space: Space, block: Block, polynomial: Polynomial) -> Iterator[
 
 
 def by_products(space: Space, block: Block, polynomial: Polynomial) -> Block:
-    """T_d X, one product after the other."""
+    """T_d X, one product after another."""
     for now in polynomials(space, block, polynomial):
         block = now
     return block
@@ -160,17 +160,17 @@ def moments_by_products(space: Space, block: Block, polynomial: Polynomial) -> T
 
 def columnwise(left: Tensor, right: Tensor) -> Tensor:
     """The inner product of each column of one block with that of another, in float64."""
-    # One by one: one sum over everything would be cut into as many parts as there are threads.
+    # One by one: a single sum over everything would be split into as many parts as there are threads.
     return (left * right).sum(dim=0, dtype=torch.float64)
 
 
 def lifting(cutoff: float, top: float, growth: float, end: End) -> Polynomial:
-    """The polynomial that lifts what lies above a cutoff: it maps what lies below to [-1, 1].
+    """The polynomial that lifts eigenvalues above a cutoff: it maps those below to [-1, 1].
 
     Args:
-        cutoff: level, or absolute value where magnitudes lead, above which eigenvectors grow.
+        cutoff: value, or absolute value where magnitudes lead, above which eigenvectors grow.
         top: the largest absolute eigenvalue.
-        growth: how much the top is to grow; it decides the degree.
+        growth: how much the top should grow; this decides the degree.
         end: which end of the spectrum leads.
     """
     bottom = -cutoff if end == "magnitude" else -top

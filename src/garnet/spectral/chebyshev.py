@@ -26,10 +26,10 @@ _CROWDED = 0.01
 """Leading eigenvalues that lie within this share of the largest are too close for a filter of moderate degree."""
 
 _PATIENCE = 3
-"""Blocks that are to halve the residuals of the pairs that lag behind, or these are looked for themselves."""
+"""Blocks that must halve the residuals of the lagging pairs; otherwise these are searched for directly."""
 
 _BEYOND = 1.4
-"""How far below the largest eigenvalue a filter lifts, over how far the last wanted one lies below it."""
+"""The depth to which a filter lifts below the largest eigenvalue, relative to that of the last wanted one."""
 
 _HOPELESS = 8.0
 """Times the tolerance that residuals may be after one of these."""
@@ -38,31 +38,32 @@ _ROUGHLY = 0.25
 """What residuals of a coarser matrix may be, over the tolerance: where eigenvalues crowd, small ones say little."""
 
 _SMOOTHER, _PASSES = 0.1, 3
-"""The first filter after a coarser matrix damps what lies more than this share of the largest eigenvalue below it; then
-what lies farther below than the wanted ones; and how many filters there are at most."""
+"""The first filter after a coarser matrix damps values more than this share of the largest eigenvalue below it; later
+ones damp values farther below it than the wanted ones; and the maximum number of filters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chebyshev:
     """Leading eigenpairs by a filtered block Krylov basis, in float32, on CPU or CUDA.
 
-    The leading eigenvalues of a real graph crowd: of a citation graph with 170,000 nodes the 50th and 51st differ by
-    2e-4, and only polynomials of degree 300 tell them apart. Plain Lanczos gets there with as many blocks, whose
-    orthogonalisation costs more than the products do; filtered subspace iteration has a small basis, but throws away
-    what earlier rounds found. Here the basis grows by blocks as in Lanczos, with the matrix replaced by a Chebyshev
+    The leading eigenvalues of real graphs are crowded: in a citation graph with 170,000 nodes the 50th and 51st differ
+    by 2e-4, and only polynomials of degree 300 separate them. Plain Lanczos gets there with as many blocks, whose
+    orthogonalisation costs more than the products; filtered subspace iteration has a small basis, but throws away what
+    earlier rounds found. Here the basis grows by blocks as in Lanczos, with the matrix replaced by a Chebyshev
     polynomial of it that is at most 1 on the unwanted part of the spectrum and `growth` at its leading end: few blocks,
     high degree.
 
-    Pairs count as converged when all residuals are within `tol` and then a fresh random block, filtered alike, still
-    leaves them so: of a multiple eigenvalue (a graph in many pieces), a block Krylov space sees no more copies than
-    the block has columns. Where these are as many as the pairs, no fresh block is needed.
+    Pairs count as converged when all residuals are within `tol` and stay there after a fresh random block, filtered
+    alike, is added: a block Krylov space sees no more copies of a multiple eigenvalue (as in a graph of many
+    components) than the block has columns. If the block has as many columns as there are pairs, no fresh block is
+    needed.
 
     Attributes:
         tol: bound on the residuals, relative to the largest eigenvalue; widened to what float32 can reach where a node
             has thousands of neighbours.
         block: columns multiplied at once; None is a quarter of the rank, from 16 to 64.
-        growth: how far the filter lifts the leading end; beyond about 1e4 float32 loses the trailing pairs.
-        max_products: products of the matrix with a column after which to give up; None is 1,000 a pair.
+        growth: how far the filter lifts the leading end; above about 1e4 float32 loses the trailing pairs.
+        max_products: matrix-vector products after which to give up; None is 1,000 per pair.
         strict: raise `ConvergenceError` instead of warning when the tolerance is not met.
     """
 
@@ -76,7 +77,7 @@ class Chebyshev:
         require_parameters(self)
 
     def __call__(self, matrix: sp.csr_array | SparseRows, rank: int, *, end: End, seed: int, device: str) -> Spectrum:
-        """See `Solver`; the matrix may also be on the device already."""
+        """See `Solver`; the matrix may already be on the device."""
         if isinstance(matrix, sp.csr_array) and self.fills(matrix.shape[0], rank):
             return Arpack(strict=self.strict)(matrix, rank, end=end, seed=seed, device=device)
         with sharing(matrix.nnz + matrix.shape[0] if isinstance(matrix, sp.csr_array) else None):
@@ -85,19 +86,19 @@ class Chebyshev:
             return Spectrum(found.values, operator.restore(found.vectors), found.residuals, found.products)
 
     def fills(self, n: int, rank: int) -> bool:
-        """Whether the basis would fill the space, so that a dense solver is the better choice."""
+        """Whether the basis would fill the space, which makes a dense solver the better choice."""
         return n < 4 * (rank + self.width(rank))
 
     def solve(self, space: Space, rank: int, end: End) -> Spectrum:
-        """The leading pairs of the matrix of a space; their vectors are a tall matrix of that space."""
+        """The leading pairs of a space's matrix; their vectors are a tall matrix of that space."""
         top, error = space.alone(largest)
         top, bound = max(top, 1e-6), 1.01 * (top + error)
         begins = level(space, space.random(8), 1.5 * rank, bound, end)
         begun = self._begun(space, rank, top) if end == "algebraic" and top - begins < _CROWDED * top else None
         basis, latest = begun or (self._projection(space, rank), space.random(self.width(rank)))
-        # The kernel smears the density outwards: the leading part begins deeper than it seems.
+        # The kernel smears the density outwards: the leading part begins further in than it seems.
         cutoff = max(top - _BEYOND * max(top - begins, 0.01 * top), 0.05 * top)
-        # The sum of a long row is rounded that often: no residual in float32 gets below this.
+        # Rounding adds up over a long row: no residual in float32 gets below this.
         tol = max(self.tol, 8 * torch.finfo(torch.float32).eps * float(space.longest) ** 0.5)
         task = _Task(rank=rank, end=end, tol=tol, budget=self.max_products or 1000 * rank, growth=self.growth)
         values, vectors, residuals, top = task.run(space, basis, cutoff, top, latest)
@@ -106,9 +107,9 @@ class Chebyshev:
         return Spectrum(values, vectors, residuals, space.products)
 
     def _begun(self, space: Space, rank: int, top: float) -> tuple[_Projection, Block] | None:
-        """A basis of what a coarser matrix says of the leading vectors, and more random columns.
+        """A basis of a coarser matrix's approximate leading vectors, and more random columns.
 
-        None where that is not right after a little work: a basis that grows from nothing is then the better one.
+        None where a little work does not get them right: a basis grown from nothing is then better.
         """
         if (coarse := space.coarser()) is None:
             return None
@@ -136,7 +137,7 @@ class Chebyshev:
         return basis, space.random(block)
 
     def _roughly(self, space: Space, rank: int) -> Block:
-        """About the leading vectors of a small matrix whose eigenvalues crowd."""
+        """Approximate leading vectors of a small matrix with crowded eigenvalues."""
         top, error = largest(space, steps=64)
         begins = level(space, space.random(8), 1.5 * rank, top + 2 * error + 1e-5 * top, "algebraic", steps=400)
         begun = self._begun(space, rank, top) if top - begins < _CROWDED * top else None
@@ -148,11 +149,11 @@ class Chebyshev:
         return task.run(space, basis, cutoff, top, latest)[1]
 
     def _projection(self, space: Space, rank: int) -> _Projection:
-        """An empty basis with room for what the pairs take."""
+        """An empty basis with room for what the pairs need."""
         return _Projection(space, self.width(rank), min(2 * rank + 12 * self.width(rank), space.n // 2))
 
     def width(self, rank: int) -> int:
-        """Columns that are multiplied at once for so many pairs."""
+        """Columns multiplied at once for this many pairs."""
         return self.block or min(max(16 * round(rank / 64), 16), 64)
 
 
@@ -161,7 +162,7 @@ class _Task:
     """How many pairs are wanted, and when they are good enough.
 
     Attributes:
-        rank: how many.
+        rank: how many pairs.
         end: of the spectrum.
         tol: bound on the residuals, relative to the largest eigenvalue.
         budget: products after which to give up.
@@ -179,17 +180,17 @@ class _Task:
     def run(
         self, space: Space, basis: _Projection, cutoff: float, top: float, latest: Block
     ) -> tuple[Tensor, Block, Tensor, float]:
-        """Values, vectors and residuals of the pairs, and the largest eigenvalue, once they have converged.
+        """Values, vectors and residuals of the converged pairs, and the largest eigenvalue.
 
         Args:
             space: the matrix.
-            basis: where to begin.
-            cutoff: above which eigenvectors grow.
-            top: about the largest eigenvalue.
-            latest: what it grows from.
+            basis: the basis to begin with.
+            cutoff: eigenvectors of values above it grow.
+            top: estimate of the largest eigenvalue.
+            latest: the block it grows from.
         """
         rank, block, end = self.rank, basis.block, self.end
-        # A block as wide as the rank sees as many copies of an eigenvalue as are asked for.
+        # A block as wide as the rank sees all the copies of an eigenvalue that are asked for.
         previous, verified = None, self.rough or block >= rank
         lags: list[float] = []
         while True:
@@ -209,7 +210,7 @@ class _Task:
             values, rotation = basis.ritz(end)
             values = values[:rank]
             if not (exhausted or full):
-                # The last pairs lag behind: until they have converged, there is no need to look at the others.
+                # The last pairs converge last: until they have, there is no need to check the others.
                 vectors, residuals = basis.pairs(values, rotation, slice(max(0, rank - block), rank))
                 lags.append(float(residuals.max()))
                 if lags[-1] > self.tol * top:
@@ -232,7 +233,7 @@ class _Task:
 
 
 class _Projection:
-    """An orthonormal basis Q, and H = Q^T A Q kept up as it grows by blocks of some columns."""
+    """An orthonormal basis Q, and H = Q^T A Q, updated as Q grows by blocks of columns."""
 
     def __init__(self, space: Space, block: int, capacity: int) -> None:
         self._space, self.block = space, block
@@ -249,7 +250,7 @@ class _Projection:
         return self._capacity - self.size
 
     def extend(self, block: Block) -> Block:
-        """Add what is new in the block, orthonormalised, with random columns for those that were not; returns that."""
+        """Orthonormalise and add what is new in the block, and random columns for the rest; returns what was added."""
         space, wanted = self._space, block.shape[1]
         block = self._orthonormal(space.unit(block))
         while block.shape[1] < wanted:
@@ -266,7 +267,7 @@ class _Projection:
         return block
 
     def ritz_values(self, end: End) -> Tensor:
-        """Eigenvalues of H, the leading one first: a fraction of what the eigenvectors take."""
+        """Eigenvalues of H, the leading one first, at a fraction of the cost of the eigenvectors."""
         values = eigvalsh(self._projected)
         return values[_leading(values, end)].float()
 
@@ -277,7 +278,7 @@ class _Projection:
         return values[order].float(), vectors[:, order]
 
     def pairs(self, values: Tensor, rotation: Tensor, which: slice) -> tuple[Block, Tensor]:
-        """Some of the vectors that a rotation of the basis gives, and their residuals as eigenvectors."""
+        """Some of the vectors of a rotated basis, and their residuals as eigenvectors."""
         space, vectors = self._space, self._basis.rotate(rotation[:, which])
         squares = space.sum(_residual(values[which]), space.product(vectors), vectors)
         return vectors, squares.sqrt().float()
@@ -288,9 +289,10 @@ class _Projection:
         self._basis.keep(rotation)
 
     def _orthonormal(self, block: Block) -> Block:
-        """An orthonormal basis of what unit columns have beyond Q; fewer columns if some say nothing new.
+        """An orthonormal basis of the part of unit columns outside Q; fewer columns if some add nothing new.
 
-        The Gram matrix is decomposed in float64, and directions that float32 cannot tell from rounding are left out.
+        The Gram matrix is decomposed in float64, and directions that float32 cannot distinguish from rounding are left
+        out.
         """
         coefficients = self._basis.dot(block)
         for last in (False, True):
@@ -306,11 +308,11 @@ class _Projection:
 
 
 def _leading(values: Tensor, end: End) -> Tensor:
-    """The order in which eigenvalues lead."""
+    """The order of eigenvalues, the leading one first."""
     return (values if end == "algebraic" else values.abs()).argsort(descending=True)
 
 
-# What is sent to the parts of a tall matrix is made by functions of its own, so that no more than it needs goes along.
+# Closures sent to the parts of a tall matrix are made by separate functions, so they carry no more than they need.
 def _residual(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda image, vectors: (image - vectors * values.to(vectors)).square().sum(dim=0)
 

@@ -1,9 +1,9 @@
-"""A smaller graph whose smooth eigenvectors are those of a large one: where to begin if eigenvalues crowd at 1.
+"""A smaller graph with the smooth eigenvectors of a large one: where to begin if eigenvalues crowd at 1.
 
-Nodes along a line, on a grid or of a sheet have leading eigenvectors that hardly change from a node to its neighbours,
-and eigenvalues so close to 1 that a filter needs a high degree to tell them apart. Joined with their neighbours, the
-nodes of such a graph keep what these vectors say, and a few products remove the steps between them. (Of a graph with
-communities the leading vectors live on few nodes, and this does not pay.)
+A path, a grid or a sheet has leading eigenvectors that hardly change from a node to its neighbours, and eigenvalues so
+close to 1 that a filter needs a high degree to separate them. Merging the nodes of such a graph with their neighbours
+keeps these vectors, and a few products smooth the steps between groups. (In a graph with communities the leading
+vectors live on few nodes, and this does not pay.)
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 from garnet.graph.edges import numbers
 from garnet.linalg.sparse import SparseRows
 
-_SMOOTHED = 10  # products that make the ones into about what the leading vector is nearby
+_SMOOTHED = 10  # products that turn the ones into roughly the leading vector locally
 
 
 @dataclass(frozen=True)
 class Coarse:
-    """A matrix among groups of nodes.
+    """A matrix between groups of nodes.
 
     Attributes:
         matrix: P^T A P.
@@ -34,16 +34,16 @@ class Coarse:
     weight: Tensor
 
     def refined(self, vectors: Tensor) -> Tensor:
-        """P X: what vectors on the groups say of the nodes."""
+        """P X: vectors on the groups extended to the nodes."""
         return vectors[self.group] * self.weight[:, None]
 
 
 def coarsened(matrix: SparseRows, generator: torch.Generator) -> Coarse:
-    """Groups of nodes around some that no entry joins to one another, and the matrix among them.
+    """Groups of nodes around centres that are not neighbours, and the matrix between the groups.
 
     Args:
         matrix: symmetric, without negative entries.
-        generator: of the order in which nodes may become the centre of a group; on the matrix's device.
+        generator: draws the order in which nodes may become centres; on the matrix's device.
     """
     device, n = matrix.values.device, matrix.width
     rows = torch.arange(n, device=device).repeat_interleave(matrix.starts.diff().long())
@@ -53,7 +53,7 @@ def coarsened(matrix: SparseRows, generator: torch.Generator) -> Coarse:
     for _ in range(_SMOOTHED):
         weight = matrix.product(weight)
         weight /= weight.amax().clamp_min(torch.finfo(weight.dtype).tiny)
-    # A node that has no entries is a group of its own.
+    # A node without entries is a group of its own.
     weight = weight[:, 0].clamp_min(1e-6)
     count = int(group.max()) + 1
     lengths = torch.zeros(count, dtype=torch.float64, device=device).index_add_(0, group, weight.double().square())
@@ -67,9 +67,9 @@ def coarsened(matrix: SparseRows, generator: torch.Generator) -> Coarse:
 
 
 def _groups(rows: Tensor, columns: Tensor, rank: Tensor) -> Tensor:
-    """(n,) groups, numbered from 0: each has a centre, to which the others are joined.
+    """(n,) groups, numbered from 0: each has a centre, which its other nodes join.
 
-    A node whose rank is above those of all neighbours that are not yet in a group becomes a centre.
+    A node that outranks all its neighbours not yet in a group becomes a centre.
     """
     n = len(rank)
     open_, centre = torch.ones(n, dtype=torch.bool, device=rank.device), torch.full_like(rank, -1)
@@ -78,7 +78,7 @@ def _groups(rows: Tensor, columns: Tensor, rank: Tensor) -> Tensor:
         highest = torch.full_like(rank, -1).scatter_reduce(0, rows[live], rank[columns[live]], "amax")
         chosen = open_ & (rank > highest)
         centre[chosen] = rank[chosen]
-        # Neighbours join the highest centre that they have.
+        # Neighbours join their highest-ranked centre.
         near = torch.full_like(rank, -1).scatter_reduce(0, columns[chosen[rows]], rank[rows[chosen[rows]]], "amax")
         joins = open_ & ~chosen & (near >= 0)
         centre[joins] = near[joins]

@@ -1,4 +1,4 @@
-"""What a solver says when it stopped short."""
+"""What a solver reports when it stops short of its tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the spectrum of a matrix ends, and where its leading part begins, before any eigenvector is known."""
+"""Where the spectrum of a matrix ends and its leading part begins, before any eigenvector is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from garnet.spectral.spectrum import End
 def largest(space: Space, steps: int = 16) -> tuple[float, float]:
     """The largest absolute eigenvalue by Lanczos from the vector of ones, and the residual of that estimate.
 
-    A matrix without negative entries has a leading eigenvector without them, so that ones are a good start.
+    A matrix without negative entries has a leading eigenvector without them, so ones are a good start.
     """
     basis = space.basis(steps + 1)
     latest = space.constant(space.n**-0.5)
@@ -42,15 +42,15 @@ def largest(space: Space, steps: int = 16) -> tuple[float, float]:
 
 
 def level(space: Space, probes: Block, count: float, bound: float, end: End, steps: int = 40) -> float:
-    """A level that about `count` eigenvalues exceed, by the kernel polynomial method.
+    """A level that about `count` eigenvalues exceed, found by the kernel polynomial method.
 
     Random signs z give the Chebyshev moments z^T T_k z of the spectral density; damped with Jackson's kernel, they
     integrate in closed form.
 
     Args:
         space: the matrix.
-        probes: (n, b) random numbers, of which only the signs count.
-        count: how many eigenvalues are to lie above.
+        probes: (n, b) random numbers; only their signs count.
+        count: how many eigenvalues should lie above.
         bound: no absolute eigenvalue is larger.
         end: count the largest eigenvalues, or those of largest magnitude.
         steps: products with the probes; each gives two moments.

@@ -1,4 +1,4 @@
-"""A symmetric sparse matrix in memory, made ready for many products with blocks of columns."""
+"""A symmetric sparse matrix in memory, prepared for many products with blocks of columns."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from garnet.spectral.ordering import clustered, permuted
 
 T = TypeVar("T")
 
-_CACHED = 200_000  # rows of 64 columns that a GPU's cache holds in any order
+_CACHED = 200_000  # rows of 64 columns that a GPU's cache holds whatever their order
 
 
 class Operator:
     """The matrix in float32 on a device, and the tall matrices beside it: see `Space`.
 
-    The rows are renumbered so that neighbours lie close, and what a product reads is often in a cache: on a CPU by
+    The rows are renumbered to put neighbours close together, so that products read mostly from cache: on a CPU by
     reverse Cuthill-McKee, on a GPU by `clustered`.
 
     Args:
-        matrix: its entries; as `SparseRows` they are on the device already.
-        device: where it is to live.
+        matrix: its entries; `SparseRows` are already on the device.
+        device: where to keep it.
         seed: of `random`.
 
     Attributes:
         n: number of rows.
-        products: how many columns have met the matrix so far.
-        scale: by what the matrix was divided.
-        longest: entries of the fullest row.
-        device: where it lives.
+        products: how many columns the matrix has multiplied so far.
+        scale: what the matrix was divided by.
+        longest: number of entries of the fullest row.
+        device: where it is kept.
     """
 
     def __init__(self, matrix: sp.csr_array | SparseRows, device: str, seed: int = 0) -> None:
@@ -51,7 +51,7 @@ class Operator:
             self.scale = float(row_sums(matrix).max()) or 1.0
             self._rows = replace(matrix, values=(matrix.values / self.scale).float())
         else:
-            # In float64: float32 has neither room for 1e30 nor for 1e-30.
+            # In float64: float32 has room for neither 1e30 nor 1e-30 here.
             self.scale = float(abs(matrix).sum(axis=1).max()) or 1.0
             if self.device.type == "cpu":
                 order = reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
@@ -132,7 +132,7 @@ class Operator:
         return smaller, lambda vectors: coarse.refined(smaller.restore(vectors))
 
     def restore(self, vectors: Tensor) -> Tensor:
-        """Rows back in the order of the matrix that was given."""
+        """Rows put back in the order of the input matrix."""
         if self._order is None:
             return vectors
         restored = torch.empty_like(vectors)

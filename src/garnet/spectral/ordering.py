@@ -1,4 +1,4 @@
-"""An order of the nodes in which neighbours lie close, found on a GPU in a few products."""
+"""A node order that keeps neighbours close, found on a GPU in a few products."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _BITS, _STEPS = 15, 10
 
 
 def clustered(matrix: SparseRows, generator: torch.Generator) -> Tensor:
-    """An order of the rows of a normalised adjacency in which those of a cluster follow each other, (n,) int64.
+    """An order of the rows of a normalised adjacency that keeps the rows of a cluster together, (n,) int64.
 
-    Random numbers that are averaged over neighbours a few times are much the same within a cluster, so that nodes
-    whose numbers have the same signs are mostly of one.
+    Random numbers averaged over neighbours a few times are much the same within a cluster, so nodes whose numbers have
+    the same signs are mostly from one cluster.
 
     Args:
         matrix: the matrix, on the device of the generator, in float32.
-        generator: of the random numbers.
+        generator: draws the random numbers.
     """
     n, device = matrix.width, matrix.values.device
     block = torch.randn(n, _BITS + 1, generator=generator, device=device)
     for _ in range(_STEPS):
         block = matrix.product(block)
         block /= block.norm(dim=0).clamp_min(torch.finfo(torch.float32).tiny)
-    # The leading vector is large where degrees are, and of one sign: it tells nothing, and would hide the others.
+    # The leading vector is large where degrees are, and of one sign: it separates nothing, and would hide the others.
     root = matrix.starts.diff().sqrt()[:, None]
     block -= root * ((root * block).sum(dim=0) / root.square().sum())
     bits = (block[:, 1:] > 0).long() << torch.arange(_BITS, device=device)
@@ -33,7 +33,7 @@ def clustered(matrix: SparseRows, generator: torch.Generator) -> Tensor:
 
 
 def permuted(matrix: SparseRows, order: Tensor) -> SparseRows:
-    """The matrix with its rows and columns in another order; entries of a row stay as they are sorted."""
+    """The matrix with its rows and columns in another order; the entries of a row keep their order."""
     counts = matrix.starts.diff()[order].long()
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     number = torch.empty(len(order), dtype=matrix.columns.dtype, device=order.device)

@@ -13,7 +13,7 @@ from garnet.linalg.linear_map import LinearMap
 from garnet.linalg.low_rank import LowRank
 
 Product = Callable[[Tensor], Tensor]
-"""A symmetric (n, n) matrix as what it makes of a block (n, c)."""
+"""A symmetric (n, n) matrix as its product with a block (n, c)."""
 
 
 def resolvent(
@@ -24,25 +24,25 @@ def resolvent(
     The reduced resolvent gives the first-order change of an eigenvector: where A becomes A + E, :math:`u_k` moves out
     of the space of U by :math:`R_k E u_k`.
 
-    Each column is a symmetric system with a shift of its own; all are solved together by MINRES (Paige and Saunders,
-    1975), one product with A a step, in the complement of U. Steps grow with the root of the spectrum's width over the
-    gap between :math:`\lambda_k` and what is not in U; columns that have converged leave. Where there is no gap, no
-    derivative exists, and the result is as large as `tol` and `steps` let it become.
+    Each column is a symmetric system with its own shift; all are solved together by MINRES (Paige and Saunders, 1975),
+    with one product with A per step, in the complement of U. The number of steps grows with the root of the spectrum's
+    width over the gap between :math:`\lambda_k` and the eigenvalues outside U; converged columns are dropped. Where
+    there is no gap, no derivative exists, and the result grows as large as `tol` and `steps` allow.
 
     Args:
-        product: what A makes of a block.
+        product: multiplies A with a block.
         values: (c,) shifts, eigenvalues of A.
-        vectors: (n, r) orthonormal eigenvectors U of A that are left out, those of the shifts among them.
-        block: (n, c), its columns the :math:`b_k`; what of them lies in the space of U does not count.
-        tol: residual at which a column stops, relative to what of :math:`b_k` is in the complement.
-        steps: at most so many.
+        vectors: (n, r) orthonormal eigenvectors U of A to leave out, including those of the shifts.
+        block: (n, c), its columns the :math:`b_k`; their part in the space of U is ignored.
+        tol: residual at which a column stops, relative to the part of :math:`b_k` in the complement.
+        steps: maximum number of steps.
 
     Returns:
         (n, c) in the block's precision and on its device; gradients flow to the block, by the same solve, since
         :math:`R_k` is symmetric.
 
     Raises:
-        ParameterError: the shapes do not fit.
+        ParameterError: the shapes do not match.
     """
     if block.ndim != 2 or values.shape != block.shape[1:] or vectors.ndim != 2 or len(vectors) != len(block):
         shapes = ", ".join(str(tuple(one.shape)) for one in (values, vectors, block))
@@ -62,20 +62,20 @@ def truncated(
 ) -> LowRank:
     r"""A matrix truncated to rank r, to first order about one whose leading eigenpairs are known.
 
-    With :math:`U, \Lambda` those of :math:`A_0` and :math:`E = A - A_0`, it is :math:`V C V^T` with
-    :math:`C = U^T A U` and the columns of V :math:`u_k + R_k E u_k`. Where A is :math:`A_0` that is the truncated
-    matrix :math:`U \Lambda U^T`, and its derivative that of the truncation:
+    With :math:`U, \Lambda` the pairs of :math:`A_0` and :math:`E = A - A_0`, it is :math:`V C V^T` with
+    :math:`C = U^T A U` and :math:`u_k + R_k E u_k` the columns of V. At :math:`A = A_0` this is the truncated matrix
+    :math:`U \Lambda U^T`, and its derivative is that of the truncation:
 
     .. math:: P E P + \sum_k \lambda_k (u_k u_k^T E R_k + R_k E u_k u_k^T), \qquad P = U U^T.
 
-    Eigenvalues may coincide among those kept, but not one of them with one that is left out.
+    Kept eigenvalues may coincide with each other, but not with one that is left out.
 
     Args:
-        adjacency: A, symmetric; gradients flow to it, if it lets them, as `WeightedMatrix.adjacency` does.
-        product: what :math:`A_0` makes of a block.
+        adjacency: A, symmetric; gradients flow to it if it allows them, as `WeightedMatrix.adjacency` does.
+        product: multiplies :math:`A_0` with a block.
         values: (r,) leading eigenvalues of :math:`A_0`.
         vectors: (n, r) their eigenvectors, orthonormal, in the precision of A.
-        tol: see `resolvent`; there is one solve, and one more for a gradient.
+        tol: see `resolvent`; there is one solve, and another for a gradient.
         steps: likewise.
     """
     vectors = vectors.detach()
@@ -96,7 +96,7 @@ class _Resolvent(torch.autograd.Function):
         return None, _resolvent(ctx.solve, gradient)
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _resolvent: Callable[[Product, Tensor], Tensor] = _Resolvent.apply
 
 
@@ -104,16 +104,16 @@ class _State(NamedTuple):
     """MINRES after some steps; a column of each tensor, or an entry, belongs to one system.
 
     Attributes:
-        numbers: which systems these are.
+        numbers: the numbers of these systems.
         shifts: their eigenvalues.
         goals: the residuals at which they stop.
-        residuals: those they have, up to sign.
-        before: the last vector but one of Lanczos.
-        now: the last.
+        residuals: their current residuals, up to sign.
+        before: the last Lanczos vector but one.
+        now: the last Lanczos vector.
         further: the last search direction but one.
-        direction: the last.
+        direction: the last search direction.
         found: the solution so far.
-        below: the last entry beside the diagonal of the tridiagonal matrix.
+        below: the last off-diagonal entry of the tridiagonal matrix.
         cosines: (2, c) of the last rotation but one and of the last.
         sines: (2, c) likewise.
     """
@@ -134,7 +134,7 @@ class _State(NamedTuple):
 
 @torch.no_grad()
 def _minres(product: Product, shifts: Tensor, vectors: Tensor, block: Tensor, tol: float, steps: int) -> Tensor:
-    """Lanczos for each column, and Givens rotations that keep the residual of its tridiagonal system least."""
+    """Lanczos for each column, and Givens rotations that minimise the residual of its tridiagonal system."""
     kind = torch.finfo(block.dtype)
 
     def deflated(columns: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def _minres(product: Product, shifts: Tensor, vectors: Tensor, block: Tensor, to
 
     start = deflated(block)
     norms = start.norm(dim=0)
-    # What rounding leaves of a column within the space of U is no reason to search for anything.
+    # What rounding leaves of a column that lies in the space of U is not worth solving for.
     goals = torch.maximum(tol * norms, 10 * kind.eps * block.norm(dim=0))
     solution, nothing = torch.zeros_like(block), torch.zeros_like(block)
     numbers, rotations = torch.arange(len(norms), device=block.device), norms.new_ones(2, len(norms))
@@ -166,7 +166,7 @@ def _minres(product: Product, shifts: Tensor, vectors: Tensor, block: Tensor, to
 
 
 def _stepped(state: _State, image: Tensor, active: Tensor, least: float) -> _State:
-    """One step, given what the matrix makes of the last vector of Lanczos; the solutions that are not active stay."""
+    """One step, given the matrix times the last Lanczos vector; inactive solutions stay."""
     now, below, (c_old, c), (s_old, s) = state.now, state.below, state.cosines, state.sines
     after = image - below * state.before
     diagonal = (now * after).sum(dim=0)

@@ -1,4 +1,4 @@
-"""The weighted spectral embedding of a graph: V of the paper (definition 3.1)."""
+"""The weighted spectral embedding of a graph: the paper's V (definition 3.1)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Spectrum:
     Attributes:
         values: (r,) eigenvalues, the leading one first.
         vectors: (n, r) orthonormal eigenvectors U.
-        residuals: (r,) norms of A u - u lambda, by which the solver stopped.
-        products: how many times the matrix met a column.
+        residuals: (r,) norms of A u - u lambda, the solver's stopping criterion.
+        products: number of matrix-vector products.
     """
 
     values: Tensor
@@ -42,7 +42,7 @@ class Spectrum:
 
     @cached_property
     def embedding(self) -> Tensor:
-        """`V = U |L|^(1/2)`, shape (n, r): one row a node (definition 3.1)."""
+        """`V = U |L|^(1/2)`, shape (n, r): one row per node (definition 3.1)."""
         return self.vectors * self.values.abs().sqrt()
 
     def inner(self, u: Tensor, v: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Spectrum:
         return ((self.vectors[u] * self.values) * self.vectors[v]).sum(dim=1)
 
     def scatter(self, nodes: Tensor, n: int) -> Spectrum:
-        """The same pairs on `n` nodes, of which only `nodes` were part of the matrix; the rows of others are zero."""
+        """The same pairs on `n` nodes, of which only `nodes` were in the matrix; other rows are zero."""
         if len(nodes) == n:
             return self
         vectors = self.vectors.new_zeros(n, self.rank)
@@ -75,8 +75,8 @@ def normalized_adjacency(graph: Graph, tau: float = 0.0) -> sp.csr_array:
 
     Args:
         graph: the graph with adjacency A and weighted degrees D.
-        tau: degree regularisation. About the mean degree it takes the leading eigenvectors off the dangling corners of
-            the graph, and it opens the gaps that make an eigensolver slow.
+        tau: degree regularisation. A value near the mean degree moves the leading eigenvectors away from dangling
+            corners of the graph, and widens the gaps whose smallness slows an eigensolver.
     """
     degrees = graph.degrees
     connected = degrees > 0
@@ -93,15 +93,15 @@ def laplacian(graph: Graph) -> sp.csr_array:
 
 
 def spread_components(component: Tensor, rank: int) -> Tensor:
-    """The nodes that the spectrum is to tell apart, sorted: those of components with more than `rank` nodes.
+    """The nodes that the spectrum should separate, sorted: those of components with more than `rank` nodes.
 
-    Every component adds an eigenvalue 1 whose vector says no more than which nodes belong to it. The many small ones of
-    a real graph would use up all of the rank on that, and the large ones would be left without an embedding. If no
-    component is large, all nodes count.
+    Every component adds an eigenvalue 1 whose vector shows only which nodes belong to it. The many small components of
+    a real graph would use up the whole rank, and leave the large ones without an embedding. If no component is large,
+    all nodes count.
 
     Args:
-        component: (n,) number of the component of each node.
-        rank: eigenpairs that are asked for.
+        component: (n,) component number of each node.
+        rank: number of eigenpairs asked for.
     """
     sizes = torch.bincount(component)
     large = (sizes[component] > rank).nonzero()[:, 0]
