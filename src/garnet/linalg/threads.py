@@ -57,8 +57,8 @@ def sharing(work: Graph | int | None = None) -> Iterator[None]:
     Nothing changes within another such call, or if the user has set OMP_NUM_THREADS.
 
     Args:
-        work: the graph to process, or its numbers of nodes and entries: zeros if other processes do the work. None if
-            they are large, or not known yet.
+        work: the graph to process, or how many nodes and entries it has together: 0 if other processes do the work.
+            None if they are many, or not known yet.
     """
     openmp = _openmp()
     if openmp is None or _call.most or "OMP_NUM_THREADS" in os.environ:
