@@ -42,9 +42,9 @@ class H2GCNInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> H2GCNInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        They flow through the neighbours at one hop, exactly. Whether two nodes are two hops apart is a yes or no without
-        a gradient: it counts edges with at least half of their weight in the graph, or of one if they are not among its
-        edges.
+        They flow through the neighbours at one hop, exactly. Whether two nodes are two hops apart is a yes or no
+        without a gradient: it counts edges with at least half of their weight in the graph, or of one if they are not
+        among its edges.
         """
         n = self.graph.num_nodes
         degrees = edge_degrees(edges, weights, n)
