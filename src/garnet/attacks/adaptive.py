@@ -1,4 +1,4 @@
-"""What attacks on a whole defence have in common: the defence they know, and what it says of a changed graph."""
+"""What attacks on a whole defence have in common: the defence they know, and its predictions on changed graphs."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from garnet.training.predictor import Predictor
 
 @runtime_checkable
 class Known(Protocol):
-    """A defence, as far as an attacker uses it; `garnet.defenses.Defense` is one."""
+    """The part of a defence that an attacker uses; `garnet.defenses.Defense` has it."""
 
     def fit(self, graph: Any, *, seed: int = 0) -> Predictor:
         """A trained model."""
         ...
 
     def predict(self, predictor: Predictor, graph: Any) -> Predictor:
-        """What it says of another graph."""
+        """Its predictions on another graph."""
         ...
 
     def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
-        """The same as logits alone, of many graphs."""
+        """The same as plain logits, for many graphs."""
         ...
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
-        """The same as a function of the weights of edges."""
+        """The same as a function of edge weights."""
         ...
 
     def views(self, graph: Graph) -> tuple[View, ...]:
@@ -66,7 +66,7 @@ KnownDefense = Annotated[str | Known, Rule(_defense)]
 
 
 def known(defense: str | Known) -> Known:
-    """A defence, by its name if it has no more than that."""
+    """A defence, looked up if given by name."""
     built: Known = defense_named(defense) if isinstance(defense, str) else defense
     return built
 
@@ -104,9 +104,9 @@ class Oracle:
         defense: the defence.
         predictor: what it has trained, on the clean graph unless `trained_on` says otherwise.
         graph: the clean graph.
-        nodes: (k,) under attack.
-        labels: (k,) that they are to lose.
-        loss: what is made large, by name.
+        nodes: (k,) nodes under attack.
+        labels: (k,) labels that they should lose.
+        loss: name of the loss to maximise.
         answer: what the defence says of a graph, (n, classes).
     """
 
@@ -137,7 +137,7 @@ class Oracle:
         return replace(self, nodes=self.nodes[some], labels=self.labels[some])
 
     def after(self, flips: Edges) -> Reached:
-        """What the defence says after flips (2, j)."""
+        """The defence's predictions after flips (2, j)."""
         graph = changed(self.graph, flips)
         return Reached(self, graph, self.answer(graph))
 

@@ -27,34 +27,35 @@ _STILL_LIKELY = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveEvasion(Attack):
-    """Projected gradients through the whole defence, which is run anew after every round.
+    """Projected gradients through the whole defence, which is run again after every round.
 
-    Pairs have probabilities to be flipped, as in `PRBCD`. In a round, the gradient of the loss in these is followed
-    through model, weights and support of the defence, near the graph that the likeliest flips make. Then the defence
-    itself is asked what they do, and made differentiable anew around them; what really did most harm counts. Before
-    each round, pairs that are no longer likely make room for others: some drawn at random, the others pairs that would
-    join a node that is still right to one of the class that comes second there. Against a defence that does not read
-    the edges nothing is gained, and nothing is flipped.
+    Pairs have probabilities of being flipped, as in `PRBCD`. A round follows the gradient of the loss in these through
+    model, weights and support of the defence, near the graph that the likeliest flips make. Then the defence itself is
+    queried on these flips, and made differentiable again around them; the flips that really did most harm are kept.
+    Before each round, pairs that are no longer likely make room for others: some random, the rest pairs that would join
+    a node still classified correctly to one of its second-best class. Against a defence that does not read the edges
+    there is nothing to gain, and nothing is flipped.
 
-    Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
+    Threat model: evasion with knowledge of the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
     or local: only pairs that touch a target are flipped.
 
     Attributes:
-        defense: the defence that is known, or its name.
-        flips: whether `any` pair may be flipped, or there are `additions` or `deletions` alone.
-        way: how gradients pass what comes before the model. `still` holds eigenvectors as they are during a round, and
-            looks for flips that the defence keeps; `turning` passes the eigenvectors too, as perturbation theory has
-            them turn; `open` takes every flip for kept, and finds those that do harm by what they cost the others.
-        start: with `nothing`, or with the flips of a `blind` attacker, `PRBCD` on a model without a defence, as far as
-            `flips` allows them.
-        block_size: pairs looked at together, beside the edges that there are.
-        guided: share of these that join a node to its second class.
-        rounds: after each of which the defence is asked, and made differentiable anew.
-        steps: along the gradient in each round.
-        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, on average.
-        loss: what is made large; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        defense: the known defence, or its name.
+        flips: whether `any` pair may be flipped, or only `additions` or `deletions` are made.
+        way: how gradients pass through what precedes the model. `still` fixes eigenvectors
+            during a round, and looks for flips that the defence keeps; `turning` also passes through the eigenvectors,
+            by perturbation theory; `open` assumes that every flip is kept, and finds flips that harm by what they cost
+            the other edges.
+        start: start with `nothing`, or with the flips of a `blind` attacker, `PRBCD` on a model without a defence, as
+            far as `flips` allows them.
+        block_size: pairs considered together, besides the existing edges.
+        guided: share of these that join a node to its second-best class.
+        rounds: number of rounds; after each the defence is queried and made differentiable again.
+        steps: gradient steps in each round.
+        lr: mean increase, per step, of the probabilities of the most promising flips, as many as the budget.
+        loss: the loss to maximise; see `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
     """
 
     scope: ClassVar[Literal["either"]] = "either"

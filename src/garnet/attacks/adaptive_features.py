@@ -1,4 +1,4 @@
-"""Evasion of a whole defence by features that are changed."""
+"""Evasion of a whole defence by changing features."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ Changes = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveFeatures(Attack):
-    r"""Changes features by the gradient through the model of a defence, which is run anew after every round.
+    r"""Changes features by the gradient through the model of a defence, which is run again after every round.
 
-    In a round, the gradient of the loss to the features is followed through the model on the graph that the defence
-    made, as `FeaturePGD` does it: entries become as many as the budget has, and then those that promise least make room
-    for others. What else the defence makes of features, such as a graph of near nodes, stays as it is during a round.
-    Then the defence itself is asked what the changes do; what really did most harm counts.
+    A round follows the gradient of the loss in the features through the model on the defence's graph, as in
+    `FeaturePGD`: the number of entries grows to the budget, and then the least promising make room for others. Anything
+    else that the defence derives from features, such as a graph of near nodes, is fixed during a round. Then the
+    defence itself is queried on the changes; those that really did most harm are kept.
 
-    Edges stay. One who may change both gives this attack the graph that another has left, and the same victim.
+    Edges are unchanged. To change both, run this attack on the graph that another has changed, with the same victim.
 
-    Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
+    Threat model: evasion with knowledge of the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
     or on targets. It changes features of any node that the model looks at, or, if it is `direct`, of the nodes under
     attack alone. Where all features are 0 or 1 they are flipped; others move by at most :math:`\epsilon` times the
     feature's standard deviation, or :math:`\epsilon`, and stay between its least and largest value.
 
     Attributes:
-        defense: the defence that is known, or its name.
-        epsilon: how far an entry moves at most, where features are not binary.
-        unit: whether that is in units of the feature's `spread`, its standard deviation, or `absolute`.
-        rounds: after each of which the defence is asked, and run anew.
-        steps: along the gradient in each round.
-        growing: share of all steps in which the entries become as many as the budget has.
-        renewed: share of the entries that makes room in the first step after that; in the t-th it is that divided by
-            the square root of t.
-        loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, and the `tanh-margin` of
+        defense: the known defence, or its name.
+        epsilon: the most that an entry moves, where features are not binary.
+        unit: whether that is in units of the feature's `spread` (standard deviation) or `absolute`.
+        rounds: number of rounds; after each the defence is queried and run again.
+        steps: gradient steps in each round.
+        growing: share of all steps in which the number of entries grows to the budget.
+        renewed: share of the entries replaced in the first step after that; in the t-th step this is divided by the
+            square root of t.
+        loss: the loss to maximise; see `attack_loss`. `auto` is the `margin` of a single node, and the `tanh-margin` of
             several.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        direct: whether only the nodes under attack change their features.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
+        direct: change only the features of the nodes under attack.
     """
 
     scope: ClassVar[Literal["either"]] = "either"

@@ -1,4 +1,4 @@
-"""Poisoning by one who knows the whole defence: Metattack on what the defence would keep."""
+"""Poisoning with knowledge of the whole defence: Metattack on what the defence would keep."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _LR = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveMetattack(Attack):
-    """The meta-gradient on the purified graph, times how much of each flip the purifier would let through.
+    """The meta-gradient on the purified graph, times the share of each flip that the purifier would let through.
 
-    A surrogate is trained on what the defence makes of the graph, and the gradient of its loss is followed back through
-    all of its training, as in `Metattack`. The defence says what it would make of every promising pair: flips that it
-    would undo gain nothing. A chunk of flips is made by one gradient; then the defence is run anew on what they made of
-    the graph. For a defence of several views, such as a committee, the gains of all views are added, each as far as the
-    view counts; one that has no purifier reads the graph as it is.
+    A surrogate is trained on the graph that the defence produces, and the gradient of its loss is followed back through
+    all of its training, as in `Metattack`. The defence shows what it would do with every promising pair: flips that it
+    would undo gain nothing. Each gradient gives several flips, and after a chunk of them the defence is run again on
+    the changed graph. For a defence of several views, such as a committee, the gains of all views are added with the
+    views' weights; a view without a purifier reads the graph as it is.
 
-    Threat model: poisoning by one who knows all edges and features, the labels of the training nodes, and the defence
+    Threat model: poisoning with knowledge of all edges and features, the labels of the training nodes, and the defence
     with all of its parameters and random choices, but for the weights that its model will learn. On the whole graph, or
     aimed at some nodes; flips may be anywhere in either case. No node loses its last edge.
 
     Attributes:
-        defense: the defence that is known, or its name.
-        chunk: flips after which the defence is run anew.
-        stride: flips that are made by one gradient; on Cora, fewer did more harm, and ten times as many far less.
-        mix: share of these that is made by the gradient on the graph as it is, whatever the defence makes of it.
-        candidates: pairs, beside the edges, that the defence is asked about after each gradient, where this is largest.
-        labels: the classes that nodes without a label are to lose: those that the victim or else a surrogate has
-            `predicted` on the clean graph, or the `true` ones as far as there are any.
-        sharpness: of the tanh of the margin, as in Metattack.
-        steps: of the surrogate's training.
-        device: where gradients are computed; the defence computes where it was told to.
+        defense: the known defence, or its name.
+        chunk: flips after which the defence is run again.
+        stride: flips per gradient; on Cora, fewer did more harm, and ten times as many far less.
+        mix: share of these that follows the gradient on the unpurified graph, whatever the defence would do.
+        candidates: pairs with the largest gradient, besides the edges, on which the defence is queried each time.
+        labels: the classes that nodes without a label should lose: those that the victim or else a surrogate has
+            `predicted` on the clean graph, or the `true` ones as far as known.
+        sharpness: sharpness of the tanh of the margin, as in Metattack.
+        steps: training steps of the surrogate.
+        device: where gradients are computed; the defence uses its own device.
     """
 
     scope: ClassVar[Literal["either"]] = "either"

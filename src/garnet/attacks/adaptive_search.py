@@ -23,18 +23,18 @@ class AdaptiveSearch(Plan, Attack):
     flip among those of `QuerySearch`: it is drawn more often the better it does, and like all others it stays only if
     the defence, when asked, shows the harm. Where no gradient reaches the edges, the other kinds are all there is.
 
-    Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
+    Threat model: evasion with knowledge of the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
     or local: only pairs that touch a target are flipped. A budget for each target is spent on all targets at once, each
     having its own.
 
     Attributes:
-        defense: the defence that is known, or its name.
-        queries: how often it is asked at most, the first time about the clean graph. That is more than `QuerySearch`
-            may: who has the weights can ask a copy.
-        starts, first_block, last_block: as for `QuerySearch`.
-        way: how gradients pass what comes before the model; see `AdaptiveEvasion`.
-        loss, labels: as for `QuerySearch`.
+        defense: the known defence, or its name.
+        queries: most queries, the first one on the clean graph. More than for `QuerySearch`: an attacker with the
+            weights can query a copy.
+        starts, first_block, last_block: as in `QuerySearch`.
+        way: how gradients pass through what precedes the model; see `AdaptiveEvasion`.
+        loss, labels: as in `QuerySearch`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -42,7 +42,7 @@ class AdaptiveSearch(Plan, Attack):
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["evasion"]] = "evasion"
     asks: ClassVar[bool] = True
-    """What the defence answers decides, whatever proposes the flips."""
+    """The defence's answers decide, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
     queries: Count = 500

@@ -1,4 +1,4 @@
-"""What every attack has in common: the budget is kept, the graph untouched, and the seed decides all."""
+"""What all attacks have in common: they keep the budget, leave the graph untouched, and follow from the seed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Found = TypeVar("Found", bound=Change)
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What an attack is asked to do, with everything about it checked.
+    """What an attack is asked to do, with everything checked.
 
     Attributes:
         graph: the clean graph.
-        budget: changes in all.
-        per_target: changes for each target, if the budget was given so.
+        budget: total number of changes.
+        per_target: changes for each target, if the budget was given that way.
         targets: nodes to be misclassified; empty for an attack on the whole graph.
-        victim: the trained model to be fooled; None if the attack has to train a surrogate.
-        seed: of everything random.
-        done: (2, j) flips made by an earlier call that was stopped, in their order.
+        victim: the trained model to fool; None if the attack has to train a surrogate.
+        seed: seed of everything random.
+        done: (2, j) flips made by an earlier call that was stopped, in order.
         done_entries: features changed by that call, likewise.
-        attack: name of the attack, the stage of all that it tells.
-        progress: who listens.
+        attack: name of the attack, reported as the stage.
+        progress: callback for progress.
     """
 
     graph: Graph
@@ -57,20 +57,20 @@ class Task:
     progress: Progress | None = None
 
     def tell(self, detail: str = "", done: int = 0, total: int = 0) -> None:
-        """Say what the attack does and how far it is, as in `garnet.progress.Step`; raises `Stop` if it shall end."""
+        """Report what the attack does and how far it is, as in `garnet.progress.Step`; raises `Stop` to end it."""
         if self.progress is not None:
             self.progress(Step(self.attack, detail, done, total))
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Of all nodes; there are some, if the attack `needs` them."""
+        """Labels of all nodes; they exist if the attack `needs` them."""
         if self.graph.labels is None:
             raise GraphError("The graph has no labels, and the attack needs them; give it some.")
         return self.graph.labels
 
 
 class Attack(ABC):
-    """An attack as a value: a frozen dataclass that stores its parameters and writes `_run`.
+    """An attack as a value: a frozen dataclass that stores its parameters and defines `_run`.
 
     Example:
         >>> from dataclasses import dataclass
@@ -89,10 +89,10 @@ class Attack(ABC):
                [1, 2, 3]])
 
     Attributes:
-        scope: whether it is aimed at targets, at the whole graph, or at either.
-        changes: what it changes, and its budget counts.
+        scope: whether it attacks targets, the whole graph, or either.
+        changes: what it changes and its budget counts.
         needs: parts of the graph without which it cannot work.
-        goes_on: whether one that was stopped can go on from what it had done.
+        goes_on: whether a stopped attack can be resumed.
         spares_training: whether training nodes may not be targets.
     """
 
@@ -104,12 +104,12 @@ class Attack(ABC):
 
     @final
     def __post_init__(self) -> None:
-        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        """Refuse what the parameters' annotations and `_rules` do not allow; `@dataclass` calls it."""
         require_parameters(self)
 
     @abstractmethod
     def _run(self, task: Task) -> Iterator[Change]:
-        """Yield the changes, one or many at a time, the most urgent first; no more than the budget is taken.
+        """Yield the changes, one or many at a time, the most urgent first; no more than the budget are taken.
 
         Flips of edges are arrays of shape (2, j), in either order of the nodes; changes of features are `Entries`.
         """
@@ -126,21 +126,21 @@ class Attack(ABC):
         resume: Perturbation | None = None,
         progress: Progress | None = None,
     ) -> Perturbation:
-        """Attack a graph, which stays as it is.
+        """Attack a graph, which itself is not changed.
 
         Args:
             graph: the clean graph, or anything that `as_graph` reads.
-            budget: how much may be changed, or the same in words, such as `20%`.
-            targets: nodes to be misclassified, for an attack that takes some.
-            victim: a trained model to be fooled, for an attack that can use one; without it, attacks that need a model
-                train one of their own on the clean graph.
+            budget: how much may be changed, or the same as text, such as `20%`.
+            targets: nodes to be misclassified, for an attack that takes targets.
+            victim: a trained model to fool, for an attack that can use one; without it, attacks that need a model train
+                their own on the clean graph.
             seed: the same seed gives the same changes.
-            resume: what the same attack had done before it was stopped; it goes on from there.
-            progress: called with a `Step` now and then, such as `print`; if it raises `Stop`, the attack ends with what
-                it has.
+            resume: what the same attack had done before it was stopped; it continues from there.
+            progress: called now and then with a `Step`, such as `print`; if it raises `Stop`, the attack ends with what
+                it has so far.
 
         Returns:
-            The changes, with all that is needed to make them again.
+            The changes, with everything needed to reproduce them.
 
         Raises:
             BudgetError: the budget is zero, or more than the graph has.
@@ -171,7 +171,7 @@ class Attack(ABC):
 
     @property
     def name(self) -> str:
-        """The name under which it is registered, or that of its class."""
+        """The name under which it is registered, or its class name."""
         return ATTACKS.name_of(type(self)) or type(self).__name__
 
     @property

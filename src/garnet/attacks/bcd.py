@@ -30,12 +30,12 @@ from garnet.parameters import Count, Device, Natural, Positive
 
 @dataclass(frozen=True, kw_only=True)
 class PRBCD(Attack):
-    r"""Projected randomised block coordinate descent: probabilities of flips, learnt for a block of pairs at a time.
+    r"""Projected randomised block coordinate descent: flip probabilities, learnt for one block of pairs at a time.
 
-    A pair in the block is flipped with probability p: it has weight p if it is no edge, and w (1 - p) if it is an edge
-    of weight w. Each step follows the gradient of the loss in p and projects onto :math:`\sum p \le` budget; then the
-    likeliest flips, three times as many as the budget allows but at most half of the block, stay, and the rest is drawn
-    anew. Last, the block stays as it was when it was best, and the probabilities are refined and drawn from.
+    A pair in the block is flipped with probability p: it has weight p if it is not an edge, and w (1 - p) if it is an
+    edge of weight w. Each step follows the gradient of the loss in p and projects onto :math:`\sum p \le` budget; then
+    the likeliest flips, three times as many as the budget allows but at most half of the block, stay, and the rest is
+    resampled. In the end, the best block is kept, and the probabilities are refined and sampled from.
 
     Threat model: knows the graph, the features, and either the victim, which is evaded, or the labels to train a
     surrogate on, to poison by transfer. It also knows the true labels of the nodes under attack, unless `labels` says
@@ -43,14 +43,14 @@ class PRBCD(Attack):
     spent on one target after the other, any other on all of them at once. No limit but the budget.
 
     Attributes:
-        block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
-        steps: with a block of which a part is drawn anew.
-        fine_steps: with a block that stays.
-        lr: by how much a step raises the probabilities of the most promising flips, as many as the budget, on average.
-        samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
-        loss: what is made large; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
+        block_size: pairs considered together; memory and time of a step are those of a graph with that many more edges.
+        steps: steps with resampling of part of the block.
+        fine_steps: steps with a fixed block.
+        lr: mean increase, per step, of the probabilities of the most promising flips, as many as the budget.
+        samples: graphs to sample from the probabilities in the end; the worst one is kept.
+        loss: the loss to maximise; see `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
+        surrogate: the model to attack if there is no victim, or its name.
         device: where to compute.
     """
 
@@ -107,18 +107,19 @@ class PRBCD(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class GRBCD(Attack):
-    """Greedy randomised block coordinate descent: of each random block of pairs, those of largest gradient are flipped.
+    """Greedy randomised block coordinate descent: flips the pairs with the largest gradient in each random block.
 
-    The budget is spread evenly over the steps. Blocks follow from seed and step alone, so that an attack that was
-    stopped goes on as if it had not been.
+    The budget is spread evenly over the steps. Blocks depend only on seed and step, so a stopped attack continues as if
+    it had never stopped.
 
-    Threat model: that of `PRBCD`.
+    Threat model: as for `PRBCD`.
 
     Attributes:
-        block_size: pairs looked at together; memory and time of a step are those of a graph with so many more edges.
-        steps: among which the budget is spread; never more than there are flips.
-        loss: what is made large; see `attack_loss`. None is `masked-cross-entropy` against a victim, and `tanh-margin`
-            through a surrogate, which may be too unsure of all nodes for the entropy to tell who wavers.
+        block_size: pairs considered together; memory and time of a step are those of a graph with that many more edges.
+        steps: number of steps over which the budget is spread; never more than there are flips.
+        loss: the loss to maximise; see `attack_loss`. None is `masked-cross-entropy` against a victim, and
+            `tanh-margin` through a surrogate, which may be too unsure of all nodes for the entropy to show which ones
+            waver.
         labels, surrogate, device: as for `PRBCD`.
     """
 

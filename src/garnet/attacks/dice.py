@@ -18,8 +18,8 @@ from garnet.parameters import Share
 class DICE(Attack):
     """Adds edges between classes and drops edges within them, at random.
 
-    Threat model: knows the edges and all labels, no features, no model. Poisoning or evasion, on the whole graph. Nodes
-    without a label are left alone.
+    Threat model: knows the edges and all labels, but no features and no model. Poisoning or evasion, on the whole
+    graph. Nodes without a label are left alone.
 
     Attributes:
         add_share: probability that a flip adds an edge.

@@ -43,19 +43,20 @@ class FalseNeighbors(Attack):
     Against a defence that adds nothing, those pockets are chosen of which most survives; against one that does not read
     the edges, none are.
 
-    Threat model: evasion by one who knows the graph, the defence with all of its parameters and random choices, the
+    Threat model: evasion with knowledge of the graph, the defence with all of its parameters and random choices, the
     trained weights, and the true labels of the nodes under attack, unless `labels` says otherwise. On the whole graph,
     or local: only pairs that touch a target are flipped. A budget for each target is spent on all targets at once, each
     having its own. Edges are added, never cut.
 
     Attributes:
-        defense: the defence that is known, or its name.
-        size: nodes in a pocket at most.
-        pockets: that are looked at for each node: one half around the nodes of the class that comes second there which
-            resemble it most, the other around those that are surest of that class and have few edges.
-        rounds: after each of which the defence is run anew.
-        loss: what is made large, of two sets of flips after which equally many nodes are wrong; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        defense: the known defence, or its name.
+        size: most nodes in a pocket.
+        pockets: pockets to consider for each node: half around the nodes of its second-best class that resemble it
+            most, half around those that are surest of that class and have few edges.
+        rounds: number of rounds; after each the defence is run again.
+        loss: the loss to maximise, between two sets of flips after which equally many nodes are wrong; see
+            `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
     """
 
     scope: ClassVar[Literal["either"]] = "either"

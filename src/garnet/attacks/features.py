@@ -1,4 +1,4 @@
-"""Attacks on what nodes say of themselves: words that are flipped, numbers that are bent."""
+"""Attacks on features: words are flipped, numbers are shifted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FeatureLoss = Literal["auto", Loss]
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureFlip(Attack):
-    """Flips words, 0 to 1 and 1 to 0, greedily: always those to whose change the loss answers most.
+    """Flips words, 0 to 1 and 1 to 0, greedily: always those to which the loss is most sensitive.
 
-    The features' half of what Zügner, Akbarnejad and Günnemann (KDD 2018) do to a graph, with a gradient in the place
-    of their linear model's closed form, so that other models will do. What is flipped once stays so.
+    The feature half of the attack of Zügner, Akbarnejad and Günnemann (KDD 2018), with a gradient in place of the
+    closed form of their linear model, so that other models can be attacked. A flip is never undone.
 
     Threat model: knows the graph, the features, and either the victim, which is evaded, or the labels to train a
     surrogate on, to poison by transfer. It also knows the true labels of the nodes under attack, unless `labels` says
@@ -37,13 +37,13 @@ class FeatureFlip(Attack):
     under attack alone. Edges stay. There is no limit but the budget, which is spent even where no flip helps.
 
     Attributes:
-        loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
+        loss: the loss to maximise; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
             however sure the model is; of several nodes it is the `masked-cross-entropy` of a victim, and the
             `tanh-margin` of a surrogate, whose flips do more to other models.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        direct: whether only the nodes under attack change their words.
-        at_once: flips for each gradient; more are faster, and a little weaker.
-        surrogate: the model that is attacked if there is no victim, or its name.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
+        direct: change only the words of the nodes under attack.
+        at_once: flips per gradient; more are faster, and a little weaker.
+        surrogate: the model to attack if there is no victim, or its name.
         device: where to compute.
     """
 
@@ -80,11 +80,12 @@ class FeatureFlip(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturePGD(Attack):
-    r"""Bends a few numbers within bounds, by projected gradient ascent (Madry et al., ICLR 2018).
+    r"""Shifts a few numbers within bounds, by projected gradient ascent (Madry et al., ICLR 2018).
 
-    Each step follows the gradient's sign as far as the bounds allow and projects onto as few entries as the budget has:
-    those that promise most to first order. In the first `rounds` the number of entries grows to the budget; in the
-    `steps` after that a part of them, those that promise least, makes room for others, and the best state counts.
+    Each step follows the sign of the gradient as far as the bounds allow and projects onto as many entries as the
+    budget
+    allows: those that promise most to first order. In the first `rounds` the number of entries grows to the budget; in
+    the `steps` after that the least promising ones make room for others, and the best state is kept.
 
     Threat model: that of `FeatureFlip`, for features of any kind. Entry j of a node moves by at most
     :math:`\epsilon s_j`, with :math:`s_j` the feature's standard deviation over the nodes, or by at most
@@ -92,13 +93,13 @@ class FeaturePGD(Attack):
     budget counts entries, and is not spent where no change helps.
 
     Attributes:
-        epsilon: how far an entry moves at most.
-        unit: whether that is in units of the feature's `spread`, its standard deviation, or `absolute`.
-        rounds: in which the entries become as many as the budget has.
-        steps: after that.
-        renewed: share of the entries that makes room in the first of the steps; in the t-th it is that over the root
+        epsilon: the most that an entry moves.
+        unit: whether that is in units of the feature's `spread` (standard deviation) or `absolute`.
+        rounds: steps in which the number of entries grows to the budget.
+        steps: further steps after that.
+        renewed: share of the entries replaced in the first of the steps; in the t-th step this is divided by the root
             of t.
-        loss: what is made large; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
+        loss: the loss to maximise; see `attack_loss`. `auto` is the `margin` of a single node, which has a gradient
             however sure the model is, and the `tanh-margin` of several.
         labels, direct, surrogate, device: as for `FeatureFlip`.
     """

@@ -36,8 +36,8 @@ class Plan:
         starts: first sets of flips, of which the best is where the search begins.
         first_block: share of the flips that is replaced at a time in the beginning.
         last_block: the same in the end.
-        loss: what is made large, of two sets after which equally many nodes are wrong; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        loss: the loss to maximise, between two sets after which equally many nodes are wrong; see `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
     """
 
     queries: Count = 200

@@ -28,18 +28,18 @@ _SPARE, _ROUNDS = 16, 2
 
 @dataclass(frozen=True, kw_only=True)
 class LowBlow(Attack):
-    r"""Metattack against a victim that trusts the leading singular components: it flips what changes those.
+    r"""Metattack against a victim that trusts the leading singular components: its flips change these.
 
     Threat model: as Metattack (poisoning, whole graph, labels of the training nodes known), and the attacker knows that
     the defender keeps the r leading components of the adjacency, :math:`A_r = U \Lambda U^\top`. The surrogate is
     trained on :math:`A_r`, and the gradient is that by A with the directions U held fixed,
-    :math:`U U^\top (\partial L / \partial A_r) U U^\top`. Degrees may change as they like. For small graphs: a dense
-    matrix of features is made.
+    :math:`U U^\top (\partial L / \partial A_r) U U^\top`. Degrees may change freely. For small graphs: features become
+    a dense matrix.
 
     Attributes:
-        rank: components that the defender is thought to keep.
-        variant: as for Metattack.
-        steps: of the surrogate's training.
+        rank: number of components that the defender is assumed to keep.
+        variant: as in Metattack.
+        steps: training steps of the surrogate.
         device: where gradients are computed.
     """
 

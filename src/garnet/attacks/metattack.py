@@ -1,4 +1,4 @@
-"""Metattack, Zügner and Günnemann (ICLR 2019): the graph as a hyperparameter, learnt by gradients to do harm."""
+"""Metattack, Zügner and Günnemann (ICLR 2019): the graph as a hyperparameter, optimised by gradients to do harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LR_OF_ONE_MAP, _LR_OF_LAYERS = 3.0, 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Metattack(Attack):
-    """Flips, one by one, the edge that most raises the loss of a model that is trained on the graph afterwards.
+    """Flips, one by one, the edge that most raises the loss of a model trained on the graph afterwards.
 
     Threat model: poisoning of the whole graph. The attacker knows all edges and features and the labels of the training
     nodes, and trains a surrogate in place of the victim, whose model and parameters stay unknown; of a victim that is
     given, only its predictions are used. No node loses its last edge.
 
-    After every flip the surrogate is trained anew, from other random weights, and the gradient of its loss is followed
-    back through all steps of that training; `approx` holds the weights of each step fixed instead.
+    After every flip the surrogate is retrained from new random weights, and the gradient of its loss is followed back
+    through all steps of that training; `approx` holds the weights of each step fixed instead.
 
     It differs from the paper in three ways, chosen together by the trials on Cora in docs/results/attacks.md. The
     surrogate is a single linear map in place of two. Features have length one. And the attacker's loss is minus the
@@ -40,21 +40,21 @@ class Metattack(Attack):
     `Metattack(loss="cross-entropy", given_up=0, unit_rows=False, hidden=16, steps=100)`.
 
     Attributes:
-        variant: `self` has nodes without a label misclassified against what a surrogate predicts for them on the clean
-            graph, `train` the training nodes against their labels, `both` half of each.
+        variant: `self` aims to misclassify nodes without a label, relative to a surrogate's predictions on the clean
+            graph, `train` the training nodes, relative to their labels, `both` half of each.
         loss: what the attacker wants large at these nodes: `tanh-margin`, minus the tanh of the lead of a node's class
             over the next, or `cross-entropy`.
         sharpness: how soon the tanh levels off: the margin is multiplied by it.
         given_up: of the cross-entropy, nodes to which the surrogate gives their class with at most this probability are
             lost already and are not pushed further. The paper's attacker pushes them all the same, 0.
         unit_rows: scale the features of each node to length one, so that `lr` suits features of any scale.
-        unnoticeable: keep the distribution of degrees, by the test of Nettack.
+        unnoticeable: preserve the degree distribution, by Nettack's test.
         approx: the first-order approximation of the paper.
         surrogate: `linear-gcn`, which is fastest, or another backbone that averages over neighbours, or its name.
-        steps: of the surrogate's training.
-        lr: its step size; None is 3 for a single linear map and 0.1 for a model of several layers, which larger steps
-            would make diverge.
-        momentum: of its steps.
+        steps: training steps of the surrogate.
+        lr: its learning rate; None is 3 for a single linear map and 0.1 for a model of several layers, which would
+            diverge with a larger one.
+        momentum: momentum of its steps.
         hidden: width of the linear surrogate, which then has two maps; None makes it one.
         device: where gradients are computed.
     """

@@ -23,31 +23,31 @@ from garnet.training.loop import Training, train
 
 @dataclass(frozen=True, kw_only=True)
 class Nettack(Attack):
-    r"""Greedy flips, one target after the other, each the one that hurts a linear surrogate most.
+    r"""Greedy flips, one target after the other, each the one that does a linear surrogate most harm.
 
-    Threat model: knows edges, features, the labels of training nodes and, where the graph has them, of the targets; no
-    model of the defender's. It trains a linear GCN, :math:`\hat A^2 X W`, on the clean graph, or takes one as victim,
-    and lowers the margin of each target: the logit of its label less the best of the others. Poisoning or evasion,
+    Threat model: knows edges, features, the labels of training nodes and, where the graph has them, of the targets; but
+    no model of the defender. It trains a linear GCN, :math:`\hat A^2 X W`, on the clean graph, or takes one as victim,
+    and lowers the margin of each target: the logit of its label minus the best of the others. Poisoning or evasion,
     targeted. A direct attack flips pairs with the target and words of it; an indirect one leaves the target alone and
-    works through some of its neighbours. Training nodes are no targets. No node loses its last edge, and nothing is
+    works through some of its neighbours. Training nodes cannot be targets. No node loses its last edge, and nothing is
     flipped twice.
 
     Every pair of a target is scored in one go, without a matrix of all pairs: a flip changes the logits by terms that
     the two nodes, the row of :math:`\hat A^2` and their neighbours' sums give in closed form. Words are scored exactly
     too, because the surrogate is linear in them.
 
-    Limits: unnoticed is what the changes for one target are, seen by themselves; those for many targets together may
-    show. An attack that goes on has to choose its earlier flips again, and must be given the budget it had.
+    Limits: the changes are unnoticeable for each target on its own; those for many targets together may show. A resumed
+    attack has to choose its earlier flips again, and needs the same budget.
 
     Attributes:
         structure: whether to flip edges.
         features: whether to flip words, which are features of zero and one.
-        direct: whether target and attacker are the same node.
+        direct: whether changes are made at the target itself.
         influencers: neighbours that an indirect attack works through, those whose best flip hurts most.
         unnoticeable: whether edges have to pass the test of degrees, and new words the test of co-occurrence: a random
             step from a word of the node, among words that occur together in the clean graph, leads to the new one with
             more than half of the probability that it could have.
-        cutoff: of the test of degrees.
+        cutoff: cutoff of the test of degrees.
         sequential: whether flips for one target are made before the next one is attacked, as in the graphs that the
             field uses. If not, each target is attacked in the clean graph, and a flip that two of them want is made,
             and counted, once; that is for judging each by itself, because targets want the same few partners, who say

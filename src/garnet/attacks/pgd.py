@@ -40,9 +40,9 @@ class PGD(Attack):
         lr: by how much the first raises the probabilities of the most promising flips, as many as the budget, in the
             mean.
         samples: how many graphs are drawn from the probabilities in the end, of which the worst one counts.
-        loss: what is made large; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
-        surrogate: the model that is attacked if there is no victim, or its name.
+        loss: the loss to maximise; see `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
+        surrogate: the model to attack if there is no victim, or its name.
         device: where to compute.
     """
 

@@ -1,4 +1,4 @@
-"""Poisoning of a known defence by search, which goes on against what the defence has learnt of the flips so far."""
+"""Poisoning of a known defence by search, which continues against the defence retrained on the flips so far."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from garnet.parameters import Count
 class PoisoningSearch(Plan, Attack):
     """The search of `QuerySearch` against models that are trained on the attacked graph.
 
-    Flips that fool a model of the clean graph fool one that is trained on them less. So the search stops now and then,
-    the defence is trained on the graph with the flips that do most harm, and the search goes on from there against the
-    new model. Of the sets of flips that were trained on, the one that does most harm counts.
+    Flips that fool a model of the clean graph are less effective on one trained on them. So the search pauses now and
+    then, the defence is trained on the graph with the most harmful flips, and the search continues against the new
+    model. Of the sets of flips that were trained on, the most harmful one is kept.
 
-    Threat model: poisoning by one who knows the graph, the defence, the seed of its training, and the true labels of
+    Threat model: poisoning with knowledge of the graph, the defence, the seed of its training, and the true labels of
     the nodes under attack, unless `labels` says otherwise. On the whole graph, or local: only pairs that touch a target
     are flipped. A budget for each target is spent on all targets at once, each having its own.
 
     Attributes:
-        defense: the defence that is trained and asked, or its name.
-        queries: how often its models are asked in all.
-        trainings: how often it is trained on what has been found; not where that is what it was trained on last.
-        starts, first_block, last_block: as for `QuerySearch`.
-        loss, labels: as for `QuerySearch`.
+        defense: the defence to train and query, or its name.
+        queries: total number of queries to its models.
+        trainings: how often it is retrained on the best flips so far, unless these have not changed.
+        starts, first_block, last_block: as in `QuerySearch`.
+        loss, labels: as in `QuerySearch`.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -40,7 +40,7 @@ class PoisoningSearch(Plan, Attack):
     goes_on: ClassVar[bool] = False
     threat: ClassVar[Literal["poisoning"]] = "poisoning"
     asks: ClassVar[bool] = True
-    """What the defence answers decides, whatever proposes the flips."""
+    """The defence's answers decide, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
     queries: Count = 500

@@ -1,4 +1,4 @@
-"""Evasion of a defence by asking it, and by nothing else."""
+"""Evasion of a defence by queries alone."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from garnet.graph.graph import Edges
 class QuerySearch(Plan, Attack):
     """Random local search over sets of flips, by queries alone: no gradient that a defence could mask.
 
-    As in the Square Attack (Andriushchenko et al., ECCV 2020), a block of the flips is replaced by others at a time,
-    a smaller one the longer the search has lasted, and what is better stays. But an answer has the logits of all nodes,
-    and distant flips hardly interfere. Each replaced flip is credited with the harm near its ends; those that did harm
-    stay, the others are undone, and the defence is asked again. Of the sets it was asked about, the one that does most
-    harm counts.
+    As in the Square Attack (Andriushchenko et al., ECCV 2020), a block of flips is replaced at a time, a smaller one as
+    the search goes on, and improvements are kept. But an answer has the logits of all nodes, and distant flips hardly
+    interfere. Each replaced flip is credited with the harm near its ends; those that did harm stay, the others are
+    undone, and the defence is queried again. Of the sets in these queries, the most harmful one is kept.
 
-    Flips join a node that is still right to one of the class that comes second there: any, the most alike, one that is
-    about to fall itself, or one that has done well elsewhere; or they cut an edge between nodes of a class. Kinds that
-    do well are drawn more often. Nodes that are nearly wrong and have few edges come first.
+    Flips join a node still classified correctly to one of its second-best class: any, the most similar, one about to
+    fall itself, or one that has done well elsewhere; or they cut an edge between nodes of one class. Kinds of flips
+    that do well are drawn more often. Nodes that are nearly wrong and have few edges come first.
 
     Threat model: evasion by one who sees the graph with its features, and the logits of all nodes for any graph, but
     knows neither defence nor weights; and who knows the true labels of the nodes under attack, unless `labels` says
@@ -32,13 +31,13 @@ class QuerySearch(Plan, Attack):
     spent on all targets at once, each having its own.
 
     Attributes:
-        defense: the defence that is asked, or its name.
-        queries: how often at most, the first time about the clean graph; with one alone, flips are made unasked.
-        starts: first sets of flips, of which the best is where the search begins.
-        first_block: share of the flips that is replaced at a time in the beginning.
-        last_block: the same in the end.
-        loss: what is made large, of two sets after which equally many nodes are wrong; see `attack_loss`.
-        labels: which classes the nodes are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        defense: the defence to query, or its name.
+        queries: most queries, the first one on the clean graph; with only one, flips are made without further queries.
+        starts: initial sets of flips; the search starts from the best.
+        first_block: share of the flips replaced at a time in the beginning.
+        last_block: the same at the end.
+        loss: the loss to maximise, between two sets after which equally many nodes are wrong; see `attack_loss`.
+        labels: the classes that the nodes should lose: their `true` ones, or those `predicted` on the clean graph.
     """
 
     scope: ClassVar[Literal["either"]] = "either"
@@ -48,7 +47,7 @@ class QuerySearch(Plan, Attack):
     black_box: ClassVar[bool] = True
     """It asks the defence, and does not look into it."""
     asks: ClassVar[bool] = True
-    """What the defence answers decides, whatever proposes the flips."""
+    """The defence's answers decide, whatever proposes the flips."""
 
     defense: KnownDefense = "garnet"
 

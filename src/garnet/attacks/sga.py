@@ -20,13 +20,13 @@ from garnet.parameters import Count
 
 @dataclass(frozen=True, kw_only=True)
 class SGA(Attack):
-    r"""Flips edges of one target after the other, and looks at no more than their surroundings.
+    r"""Flips edges of one target after the other, looking only at their surroundings.
 
-    The surrogate is linear, :math:`Z = \hat A^2 X W`, and each flip moves a target towards the best wrong class. Looked
-    at are its own edges, to drop, and potential nodes, to join: those of the wrong class with the largest gradient,
-    found once for every two classes. The inner sums of :math:`\hat A (\hat A X W)` are kept for all nodes and mended
-    around each flip; the logits of the target after any one flip then follow exactly, not to first order alone. A flip
-    costs the time of the edges within two hops of its target, however large the graph is.
+    The surrogate is linear, :math:`Z = \hat A^2 X W`, and each flip moves a target towards the best wrong class. It
+    considers the target's own edges, to drop, and potential nodes, to join: those of the wrong class with the largest
+    gradient, found once for every two classes. The inner sums of :math:`\hat A (\hat A X W)` are stored for all nodes
+    and updated around each flip; the logits of the target after any one flip are then exact, not just to first order.
+    The time of a flip depends on the edges within two hops of its target, however large the graph is.
 
     Threat model: knows the graph, the features and the labels of the training nodes. Of a victim it uses nothing but
     the classes it sees in the clean graph, from which the surrogate then learns. Poisoning or evasion, aimed at
@@ -34,8 +34,8 @@ class SGA(Attack):
     is not for each target is shared evenly.
 
     Attributes:
-        potential: nodes to join that are looked at.
-        labels: which classes targets are to lose, the `true` ones or those that are `predicted` in the clean graph.
+        potential: number of nodes to join that are considered.
+        labels: the classes that targets should lose: their `true` ones, or those `predicted` on the clean graph.
     """
 
     scope: ClassVar[Literal["local"]] = "local"

@@ -1,4 +1,4 @@
-"""What every audit can say of itself, wherever the graph lies."""
+"""What all audits have in common, wherever the graph is stored."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class AnyAudit(ABC):
     """What an audit found.
 
     Attributes:
-        weights: what each reason counted, by the names of `because`; that of `degrees` is above 0 where few neighbours
-            speak against an edge, below 0 where many do.
-        share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
-        power: how often an edge that the audit itself had planted looked worse than one of the graph.
+        weights: weight of each reason, by the names of `because`; that of `degrees` is positive if few neighbours speak
+        against an edge, negative if many do.
+        share: estimated share of made-up edges, if these are as easy to detect as random ones.
+        power: how often an edge planted by the audit itself looked worse than one of the graph.
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
         labels: whether labels were used, or why not, in words.
         stages: cost of each stage.
@@ -46,33 +46,33 @@ class AnyAudit(ABC):
     @property
     @abstractmethod
     def doubted_edges(self) -> int:
-        """How many edges are more likely made up than not."""
+        """Number of edges that are more likely made up than not."""
 
     @property
     @abstractmethod
     def unstable_nodes(self) -> int:
-        """How many nodes rely on doubted edges more than on others."""
+        """Number of nodes that rely more on doubted edges than on others."""
 
     @property
     @abstractmethod
     def false_alarms(self) -> float:
-        """About which share of the doubted edges is true after all, if suspicion is right; 0 where none is doubted.
+        """Estimated share of the doubted edges that are true after all, if suspicion is right; 0 if none is doubted.
 
-        It cannot know of true edges that are there by mere chance: these look as planted ones do.
+        It cannot account for true edges that exist by mere chance: they look like planted ones.
         """
 
     @abstractmethod
     def edge_table(self) -> dict[str, NDArray[Any]]:
-        """The ranked edges as columns: both ends by their names, suspicion, and the reasons."""
+        """The ranked edges as columns: the names of both ends, suspicion, and the reasons."""
 
     @property
     def blind(self) -> bool:
-        """Whether made-up edges can hardly be told from others here, or none could be planted to compare with."""
+        """Whether made-up edges can hardly be distinguished here, or none could be planted for comparison."""
         return not len(self.planted) or self.power <= WEAK
 
     @property
     def caveat(self) -> str:
-        """What has to be supposed for `share` and `false_alarms` to be right, in a sentence."""
+        """The assumption behind `share` and `false_alarms`, in a sentence."""
         return (
             "These counts are estimates, which suppose random made-up edges and no true edge there by chance; the "
             "ranking is more reliable."

@@ -1,4 +1,4 @@
-"""Every edge of a graph with how much it is to be doubted, every node with how much of it stands."""
+"""How suspicious every edge of a graph is, and how stable every node."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class Audit(AnyAudit):
     Attributes:
         graph: the graph that was audited.
         edges: (2, m) its edges.
-        suspicion: (m,) how likely each edge is to be one that somebody made up, from 0 to 1.
+        suspicion: (m,) how likely it is that somebody made up each edge, from 0 to 1.
         reasons: plain columns by name, (m,) each: `spectral_distance` in the embedding, from 0 to 4; `gradient`, that
             distance times the root of the edge's resistance; `shared_neighbors`, from 0 to 1; `smaller_degree` and
             `larger_degree`; where there are features, `feature_similarity` and `neighborhood_similarity`; where there
             are labels, `same_class`; and `because`, the column that speaks most against the edge, or `degrees`.
-        nodes: (n,) stability from 0 to 1: the share of its edges that a node can rely on; 1 for one without edges.
-        weights: what each reason counted, by the names of `because`; that of `degrees` is above 0 where few neighbours
-            speak against an edge, below 0 where many do.
-        share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
-        power: how often an edge that the audit itself had planted looked worse than one of the graph.
+        nodes: (n,) stability from 0 to 1: the share of its edges that a node can rely on; 1 for a node without edges.
+        weights: weight of each reason, by the names of `because`; that of `degrees` is positive if few neighbours speak
+        against an edge, negative if many do.
+        share: estimated share of made-up edges, if these are as easy to detect as random ones.
+        power: how often an edge planted by the audit itself looked worse than one of the graph.
         planted: (f,) how suspicious the planted edges were: what made-up edges look like in this graph.
-        against: (3, m) places among `garnet.audit.words.WORDINGS` of what speaks against each edge, strongest first.
-        profiles: (m,) how suspicious each edge is by features and labels of its ends alone; None where there are none.
-        judged: (m,) 1 of each edge that was refuted, -1 of each that was confirmed, 0 of others; None if nobody said.
+        against: (3, m) what speaks against each edge, strongest first, as indices into `garnet.audit.words.WORDINGS`.
+        profiles: (m,) how suspicious each edge is by features and labels of its ends alone; None without these.
+        judged: (m,) 1 for refuted edges, -1 for confirmed ones, 0 for others; None if no edges were judged.
         labels: whether labels were used, or why not, in words.
         stages: cost of each stage.
-        made: command, versions and machine, where it was read from a file.
-        later: makes what judges edges that arrive later; None where a file of an earlier version has nothing for it.
+        made: command, versions and machine, if it was read from a file.
+        later: makes the judge of edges that arrive later; None if a file of an earlier version lacks the data.
     """
 
     graph: Graph
@@ -90,15 +90,15 @@ class Audit(AnyAudit):
     later: Later | None = None
 
     def judge(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
-        """What this audit makes of edges that arrive later: `score` is one less suspicion, and `doubt` above a half.
+        """Judge edges that arrive later: `score` is one minus suspicion, and `doubt` means suspicion above a half.
 
-        All else is as for `garnet.Purification.judge`.
+        Everything else is as for `garnet.Purification.judge`.
         """
         return self.judging(edges, features=features, numbers=numbers)
 
     @cached_property
     def judging(self) -> Judging:
-        """What judges edges that arrive later; see `judge`.
+        """The judge of edges that arrive later; see `judge`.
 
         Raises:
             GraphError: the audit comes from a file of an earlier version.
@@ -140,7 +140,7 @@ class Audit(AnyAudit):
 
     @property
     def reason(self) -> NDArray[Any]:
-        """What speaks against each edge, (m,) in words, strongest first; `garnet.audit.words` explains each."""
+        """What speaks against each edge, (m,) in words, strongest first; `garnet.audit.words` explains them."""
         if self.against is None:
             return plain(self.reasons["because"], self.doubted)
         judged = np.zeros(len(self.suspicion), dtype=np.int8) if self.judged is None else self.judged
@@ -148,15 +148,16 @@ class Audit(AnyAudit):
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """The edges, by their places, from the most suspicious on."""
+        """Indices of the edges, the most suspicious first."""
         return np.argsort(-self.suspicion, kind="stable")
 
     def groups(self) -> tuple[Group, ...]:
-        """Sets of nodes with more suspicious edges among them than chance would put there, the densest first.
+        """Sets of nodes with more suspicious edges among them than chance would explain, the densest first.
 
-        Rings of accounts that were made up together look so. Where nodes have features, their edges are judged by these
-        alone, too, as the members of a ring make each other's edges look true in all other respects; where they have
-        none, a ring can hardly be told from any other community. How is in `garnet.audit.groups.dense_groups`.
+        Rings of accounts that were made up together look like this. If nodes have features, their edges are also judged
+        by these alone, as the members of a ring make each other's edges look true in all other respects; without
+        features a ring can hardly be distinguished from any other community. `garnet.audit.groups.dense_groups` has the
+        method.
         """
         return self._groups
 
@@ -173,7 +174,7 @@ class Audit(AnyAudit):
         return np.where(free, np.maximum(self.suspicion, self.profiles), self.suspicion)
 
     def _numbered(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The number of the group that each edge and each node is in, from 1 on; 0 where in none."""
+        """The group of each edge and of each node, numbered from 1; 0 for none."""
         edges, nodes = np.zeros(len(self.suspicion), np.int64), np.zeros(self.graph.num_nodes, np.int64)
         for number, one in enumerate(self.groups(), start=1):
             edges[one.edges], nodes[one.members] = number, number
@@ -184,7 +185,7 @@ class Audit(AnyAudit):
         save_table(self.node_table() if nodes else self.edge_table(), path)
 
     def to_pandas(self, *, nodes: bool = False) -> Any:
-        """The table of the edges or of the nodes, as `save` writes it, as a pandas data frame.
+        """The table of edges or nodes that `save` writes, as a pandas data frame.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -192,7 +193,7 @@ class Audit(AnyAudit):
         return data_frame(self.node_table() if nodes else self.edge_table())
 
     def edge_table(self) -> dict[str, NDArray[Any]]:
-        """See `AnyAudit`; with the group of each edge, 0 for none."""
+        """See `AnyAudit`; also with the group of each edge, 0 for none."""
         order, names = self.order, self._names
         first, second = (names[ends[order]] for ends in self.edges)
         reasons = {name: column[order] for name, column in self.reasons.items()}
@@ -200,7 +201,7 @@ class Audit(AnyAudit):
         return {**named, **reasons, "reason": self.reason[order], "group": self._numbered()[0][order]}
 
     def group_table(self) -> dict[str, NDArray[Any]]:
-        """The members of all groups as columns: the group, its score, the member, and how many edges it has inside."""
+        """The members of all groups as columns: group, its score, member, and the member's edges within the group."""
         found = self.groups()
         sizes = [len(one.members) for one in found]
         ends = [self.edges[:, one.edges].ravel() for one in found]
@@ -214,9 +215,9 @@ class Audit(AnyAudit):
         }
 
     def node_table(self) -> dict[str, NDArray[Any]]:
-        """The ranked nodes as columns: name, stability, neighbours, how many are doubted, score and group.
+        """The ranked nodes as columns: name, stability, neighbours, doubted edges, score and group.
 
-        The score is the sum of the suspicion of a node's edges: about how many of them are made up.
+        The score is the summed suspicion of a node's edges: about how many of them are made up.
         """
         score = np.bincount(self.edges.ravel(), np.tile(self.suspicion, 2), self.graph.num_nodes)
         order = np.argsort(self.nodes, kind="stable")
@@ -231,7 +232,7 @@ class Audit(AnyAudit):
         return super().summary() | {"groups": len(self.groups())} | self._told()
 
     def _told(self) -> dict[str, int]:
-        """How many edges were judged, if any were."""
+        """Numbers of judged edges, if there are any."""
         if self.judged is None:
             return {}
         return {"confirmed": int((self.judged == CONFIRMED).sum()), "refuted": int((self.judged == REFUTED).sum())}
@@ -289,26 +290,26 @@ def audit(
     symmetrize: bool = False,
     progress: Progress | None = None,
 ) -> Audit | TiledAudit:
-    """Say which edges of a graph should not be believed. It knows nothing of any attack.
+    """Find the edges of a graph that should not be believed, without knowing anything about an attack.
 
-    Reasons of five kinds are weighed by what the graph itself says of them (`garnet.audit.evidence`). What their sum
-    means is found out by an experiment: edges between random nodes, each node as often as its degree says, are planted
-    into three copies of the graph, a twentieth of its edges in each, and audited along (`garnet.audit.planted`). The
-    more an edge looks like these and not like the others, the more suspicious it is; and if edges that look so crowd
-    among hubs, or among nodes of few neighbours, others there are doubted more, too (`garnet.purify.calibration`).
+    Five kinds of reasons are weighted by what the graph itself says about them (`garnet.audit.evidence`). An experiment
+    shows what their sum means: edges between random nodes, drawn in proportion to degree, are planted into three copies
+    of the graph, a twentieth of its edges in each, and audited with the rest (`garnet.audit.planted`). The more an edge
+    looks like these and unlike the others, the more suspicious it is; and if such edges gather at hubs, or at nodes
+    with few neighbours, other edges there are doubted more, too (`garnet.purify.calibration`).
 
-    Labels count where the graph has a split, which says for which nodes they may be known. What a person says of some
+    Labels are used if the graph has a split, which says for which nodes they may be known. A person's verdict on some
     edges changes the rest (`garnet.audit.feedback`).
 
     Args:
-        graph: anything that `as_graph` reads; for a place other than memory, best the path of its file.
-        place: where to do it: `InMemory`, `OnDisk` or `OnCluster`; see `garnet.audit.in_tiles` for the latter two. None
-            is in memory.
-        confirmed: edges that are known to be true, as pairs of names of nodes, or of numbers if these have no names.
-        refuted: edges that are known to be made up.
-        seed: of everything random; the same seed gives the same bytes on a CPU.
-        device: `cpu`, `cuda`, or any that torch knows, if no place is given.
-        symmetrize: accept a directed graph, and audit each of its edges as an undirected one.
+        graph: anything that `as_graph` reads; for a place other than memory, preferably the path of a file.
+        place: where to work: `InMemory`, `OnDisk` or `OnCluster`; see `garnet.audit.in_tiles` for the latter two. None
+        means in memory.
+        confirmed: edges known to be true, as pairs of node names, or of numbers if the nodes have no names.
+        refuted: edges known to be made up.
+        seed: seed of everything random; the same seed gives the same bytes on a CPU.
+        device: `cpu`, `cuda`, or any other that torch knows, if no place is given.
+        symmetrize: accept a directed graph, and audit its edges as undirected ones.
         progress: called with the name of each stage as it begins.
 
     Example:
@@ -343,7 +344,7 @@ def audit(
 
 
 def _audited(graph: Graph, judged: Judged | None, seed: int, place: InMemory, clock: Clock) -> Audit:
-    """What `audit` does once all is checked."""
+    """What `audit` does once its arguments are checked."""
     with clock("reasons"):
         features = unit_features(graph, seed=seed, place=place)
         reasons = reasons_of(graph, features, seed=seed, place=place, places=True)
@@ -360,7 +361,7 @@ def _audited(graph: Graph, judged: Judged | None, seed: int, place: InMemory, cl
 
 
 def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, judged: Judged | None, seed: int) -> Audit:
-    """The audit of a graph by what is known of its edges, of false ones, and of what a person said of some."""
+    """The audit of a graph from the evidence on its edges, on false ones, and what a person said about some."""
     edges, profiles, beside = graph.edges, _by_profiles(reasons, own), None
     learnt = learnt_from(reasons, false)
     reasons, suspicion = judged_by(reasons, learnt)
@@ -396,7 +397,7 @@ def _verdict(graph: Graph, reasons: Reasons, false: Evidence, own: Evidence, jud
 
 
 def _by_profiles(reasons: Reasons, own: Evidence) -> NDArray[np.float64] | None:
-    """How suspicious edges are by what their ends say of themselves alone."""
+    """How suspicious edges are by the features and labels of their ends alone."""
     mine = reasons.profiles()
     if mine is None or not len(own.belief):
         return None

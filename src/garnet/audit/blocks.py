@@ -1,4 +1,4 @@
-"""What edges are looked at by, found in the same way wherever the graph lies: rows for all its nodes."""
+"""What edges are compared by: a row for every node, found in the same way wherever the graph is stored."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from garnet.purify.place import Block, Work
 from garnet.spectral.spectrum import Spectrum
 from garnet.training.supervision import MOST_CLASSES
 
-# The linear model of the classes, and what it looks at.
+# The linear model of the classes, and its input.
 _DOUBTED = 0.3
-"""Share of the edges that are not to be among those over which features are averaged."""
+"""Share of the edges to leave out when features are averaged."""
 FEATURE_RANK = 64
 _HOPS = 2
 _RIDGE = 1.0
 _SHARPNESS = 8.0
-"""By how much its scores, from about 0 to 1, are stretched before they become probabilities."""
+"""Factor on its scores, from about 0 to 1, before they become probabilities."""
 
 
 class Ground(Protocol):
-    """A graph that lies somewhere, and what an audit asks of it beside what a purification does."""
+    """A graph stored somewhere, and what an audit needs of it beyond a purification's needs."""
 
     @property
     def work(self) -> Work:
-        """What a purification asks."""
+        """What a purification needs."""
 
     @property
     def labels(self) -> NDArray[np.int64] | None:
@@ -53,11 +53,11 @@ class Ground(Protocol):
 
 
 class Blocks(NamedTuple):
-    """What edges are looked at by: rows of all nodes, as the places keep them; see `Side`.
+    """What edges are compared by: rows of all nodes, as each place stores them; see `Side`.
 
     Attributes:
-        reliable: how much of chance the linear model of classes overcomes; None where there is none.
-        spectrum: leading eigenpairs, of which the points were made; None where nobody asks for them any more.
+        reliable: by how much the linear model of classes beats chance; None without a model.
+        spectrum: leading eigenpairs, from which the points were made; None once they are no longer needed.
     """
 
     points: Block
@@ -68,23 +68,23 @@ class Blocks(NamedTuple):
 
 
 def purifier(seed: int) -> GARNET:
-    """Whose spectrum is looked at, and over whose graph features are averaged."""
+    """The purifier that provides the spectrum, and the graph over which features are averaged."""
     return GARNET(seed=seed, support=_DOUBTED, feature_rank=FEATURE_RANK)
 
 
 def features_of(work: Work, method: GARNET) -> Block | None:
-    """What nodes say of themselves in few directions, (n, d), rows of length one; None where there are no features.
+    """Features of the nodes in few dimensions, (n, d), rows of length one; None if there are no features.
 
-    Edges play no part in it, so that a graph and its copies with other edges have the same.
+    Edges play no part, so a graph and its copies with other edges have the same.
     """
     block = work.features(method.on(work.shape))
     return None if block is None else work.map(_unit, block, name="features")
 
 
 def blocks_of(ground: Ground, method: GARNET, features: Block | None) -> Blocks:
-    """What the edges of a graph are looked at by; `features` are those of `features_of`.
+    """What the edges of a graph are compared by; `features` come from `features_of`.
 
-    Classes are told by a linear model of features that are averaged over the purified graph, from the labels of the
+    A linear model predicts classes from features averaged over the purified graph, trained on the labels of the
     training nodes.
     """
     work = ground.work
@@ -93,7 +93,7 @@ def blocks_of(ground: Ground, method: GARNET, features: Block | None) -> Blocks:
         spectrum = work.spectrum(method.on(work.shape))
         points = work.map(partial(_points, spectrum.values), spectrum.vectors, name="spectral")
         return Blocks(points, profiles, None, None, spectrum)
-    # That a few neighbours were missed does not matter to an average over them.
+    # A few missed neighbours do not matter to an average.
     with warnings_are("ignore", RecallWarning):
         _, embedding, _, pruned = method.stages(work)
     points = work.map(partial(_leading, embedding.spectrum.rank), embedding.points, name="spectral")
@@ -114,7 +114,7 @@ def _leading(rank: int, points: Tensor) -> Tensor:
 
 
 def _classes(ground: Ground, purified: Any, smooth: Block) -> tuple[Block, float]:
-    """Probabilities of the classes, (n, c), by ridge regression, and how much of chance it overcomes on validation."""
+    """Class probabilities, (n, c), by ridge regression, and by how much it beats chance on validation."""
     for _ in range(_HOPS):
         smooth = ground.smoothed(purified, smooth)
     smooth = ground.work.map(_unit, smooth)
@@ -145,7 +145,7 @@ def _probabilities(score: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 
 
 def why_no_classes(labels: NDArray[np.int64] | None, split: Split | None, features: int) -> str:
-    """Why the labels of a graph cannot be a reason, as the end of a sentence; empty where they can."""
+    """Why the labels of a graph cannot be a reason, as the end of a sentence; empty if they can."""
     if labels is None or not (labels >= 0).any():
         return "the graph has none"
     if split is None:

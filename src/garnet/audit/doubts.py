@@ -1,4 +1,4 @@
-"""From what was found of edges, and of planted ones, to how suspicious each is."""
+"""From the evidence on edges, and on planted ones, to how suspicious each is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from garnet.purify.calibration import Doubt, Evidence, learn
 
 
 class Learnt(NamedTuple):
-    """What planted edges told.
+    """What was learnt from planted edges.
 
     Attributes:
         doubt: what the sum of all reasons means.
-        weights: what each reason counts, degrees among them.
+        weights: weight of each reason, degrees included.
         planted: (f,) how suspicious the planted edges are.
     """
 
@@ -32,7 +32,7 @@ class Learnt(NamedTuple):
     planted: NDArray[np.float64]
 
     def suspicion(self, belief: Tensor) -> NDArray[np.float64]:
-        """How suspicious edges are, (m,), by the sum of their reasons; not at all where nothing was planted."""
+        """How suspicious edges are, (m,), by the sum of their reasons; not at all if nothing was planted."""
         if not len(self.planted):
             return np.zeros(len(belief))
         found: NDArray[np.float64] = self.doubt.suspicion(belief).cpu().numpy()
@@ -40,28 +40,28 @@ class Learnt(NamedTuple):
 
 
 def joined_evidence(parts: Sequence[Evidence]) -> Evidence:
-    """That of edges planted into several copies."""
+    """The evidence on edges planted into several copies, joined."""
     none = np.zeros(0)
     return Evidence(*(np.concatenate([none, *(getattr(one, part) for one in parts)]) for part in ("belief", "degrees")))
 
 
 def learnt_from(reasons: Reasons, false: Evidence) -> Learnt:
-    """What planted edges tell of a graph.
+    """What planted edges teach about a graph.
 
     Args:
-        reasons: of its edges, all or of very many some.
-        false: what is known of the planted ones.
+        reasons: those for its edges, or for a sample if there are very many.
+        false: evidence on the planted ones.
     """
     if not len(false.belief):
         return Learnt(Doubt(say=0.0, slope=0.0, level=0.0, power=0.5), reasons.weights, np.zeros(0))
-    # The more shared neighbours count, the less is left for degrees to tell.
+    # The more shared neighbours count, the less is left for degrees to explain.
     found = learn(reasons.evidence(), false, most_say=1 / reasons.weights["shared_neighbors"])
     planted = found.suspicion(torch.from_numpy(false.belief + found.say * false.degrees)).numpy()
     return Learnt(found, {**reasons.weights, "degrees": found.say}, planted)
 
 
 def judged_by(reasons: Reasons, learnt: Learnt) -> tuple[Reasons, NDArray[np.float64]]:
-    """The reasons with what each counts now, and how suspicious the edges are for them, (m,)."""
+    """The reasons with their new weights, and how suspicious these make the edges, (m,)."""
     weighed = replace(reasons, weights=learnt.weights)
     return weighed, learnt.suspicion(weighed.belief)
 
@@ -70,8 +70,8 @@ def stability(believed: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float6
     """The share of its edges that each node can rely on, (n,).
 
     Args:
-        believed: (n,) how likely the edges of a node are true, in sum.
-        counts: (n,) its edges.
+        believed: (n,) summed probability that a node's edges are true.
+        counts: (n,) number of its edges.
     """
     return np.where(counts > 0, believed / np.maximum(counts, 1), 1.0)
 
@@ -90,5 +90,5 @@ def labels_in_words(
 
 
 def nothing_to_audit(nodes: int) -> GraphError:
-    """What to say of a graph without edges."""
+    """The error for a graph without edges."""
     return GraphError(f"The graph has {nodes} nodes and no edges between them; there is nothing to audit.")

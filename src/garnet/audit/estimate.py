@@ -1,4 +1,4 @@
-"""What auditing a graph will take, said before it begins."""
+"""An estimate of what auditing a graph will take."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from garnet.places.graph_size import Extent
 from garnet.purify.place import Place
 
 SECONDS_A_LOOK = 1.0
-"""To look at the edges among which others are ranked, and to plant edges."""
+"""To sample the edges among which others are ranked, and to plant edges."""
 SECONDS_AN_EDGE = 5.5e-6
-"""To rank the reasons for an edge, to weigh them, and to write it to a tile and to a table: on drawn graphs of up to
-4.7 M edges."""
+"""To rank the reasons for an edge, to weight them, and to write it to a tile and to a table: measured on random
+graphs of up to 4.7 M edges."""
 _HELD_IN_MEMORY, _HELD_IN_TILES, _AT_LEAST = 500, 250, 128 << 20
-"""Bytes of an edge, of one that is written to a table, and of the edges that are weighed together."""
+"""Bytes of an edge, of one that is written to a table, and of the edges that are weighted together."""
 _JUDGED, _IN_A_TABLE = 64, 100
-"""Bytes of an edge in the file of a tile, and in a table, where each reason is a number and a few words."""
+"""Bytes of an edge in a tile's file, and in a table, where each reason is a number and a few words."""
 
 
 def estimate_audit(extent: Extent, place: Place | None = None, *, seed: int = 0) -> Estimate:
-    """What it will take to audit a graph of this size; see `garnet.places.estimate.estimate`.
+    """Estimate what auditing a graph of this size will take; see `garnet.places.estimate.estimate`.
 
     Args:
         extent: the size of the graph.
-        place: where; None is in memory.
-        seed: of the audit.
+        place: where; None means in memory.
+        seed: seed of the audit.
 
     Raises:
         GarnetError: the cluster has no workers.
@@ -38,7 +38,7 @@ def estimate_audit(extent: Extent, place: Place | None = None, *, seed: int = 0)
 
 
 def _look(sizes: Sizes, name: str) -> Cost:
-    """To find what edges are looked at by: of a graph whose labels count, all that purifying it takes."""
+    """To find what edges are compared by; if labels count, that takes a whole purification."""
     plants = name != "reasons"
     every = [sizes.embed()]
     if sizes.extent.teaches and sizes.extent.shape.features:
@@ -82,5 +82,5 @@ def _doubt(sizes: Sizes) -> Cost:
 
 
 def _rows(sizes: Sizes) -> int:
-    """Bytes of what is known of all nodes: points, features, and those of neighbours."""
+    """Bytes of the rows of all nodes: points, features, and the features of neighbours."""
     return 4 * sizes.n * (2 * sizes.width - sizes.settings.rank)

@@ -1,4 +1,4 @@
-"""What speaks for an edge, and how much each reason counts."""
+"""The reasons for and against an edge, and their weights."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from garnet.purify.memory import GraphInMemory, InMemory
 from garnet.purify.suspicion import knots_of
 
 _OF_ITSELF = ("feature_similarity", "same_class")
-"""Reasons that lie in the ends alone, or nearly."""
+"""Reasons that depend on the ends alone, or nearly so."""
 
 _KNOTS = 1 << 13
-"""Values of a reason between which those of later edges are ranked; the rarest are what tells."""
+"""Values of a reason between which those of later edges are ranked; the rarest matter most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What an audit knows of nodes, and of its edges as a whole: enough to look at any pair as at an edge.
+    """What an audit knows of the nodes, and of the edges as a whole: enough to treat any pair as an edge.
 
     Attributes:
         values: (r,) eigenvalues.
-        bare: (n, r) the spectral embedding V as it is.
-        likely: (n, c) probabilities of classes; None where these tell nothing.
-        knots: by name of the reason, some values of it, sorted, and the log-odds of their ranks among the edges.
+        bare: (n, r) the spectral embedding V, unscaled.
+        likely: (n, c) class probabilities; None if they carry no information.
+        knots: for each reason, some sorted values of it and the log-odds of their ranks among the edges.
     """
 
     values: Tensor
@@ -48,14 +48,14 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Reasons:
-    """What was found of every edge of a graph, and how much of it counts.
+    """The evidence on every edge of a graph, and the weight of each reason.
 
     Attributes:
-        said: by the names of `garnet.audit.looks.spoken_of`, (m,) each: the log-odds of an edge's rank among all.
-        weights: by the same names; graph by graph, but from the graph alone. Degrees have none until planted edges were
-            seen (`garnet.purify.calibration`).
-        columns: what a reader is shown, in plain quantities.
-        places: what pairs of nodes that are no edges are compared by, where somebody asked for it.
+        said: by the names of `garnet.audit.looks.spoken_of`, (m,) each: the log-odds of an edge's rank among all edges.
+        weights: by the same names, derived from this graph alone. Degrees have none until planted edges were seen
+        (`garnet.purify.calibration`).
+        columns: plain quantities to show a reader.
+        places: what is needed to compare pairs of nodes that are not edges, if asked for.
     """
 
     said: Mapping[str, Tensor]
@@ -65,7 +65,7 @@ class Reasons:
 
     @property
     def belief(self) -> Tensor:
-        """The sum of what all reasons say, (m,), each with its weight."""
+        """The weighted sum of all reasons, (m,)."""
         return self._weighed().sum(dim=0)
 
     @property
@@ -76,11 +76,11 @@ class Reasons:
 
     @property
     def strongest(self) -> Tensor:
-        """The place of that reason among `counting`, (m,)."""
+        """The index of that reason in `counting`, (m,)."""
         return self._weighed().argmin(dim=0)
 
     def profiles(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence | None:
-        """What the ends say of themselves, of all edges or of some; None where they say nothing.
+        """Evidence from the ends alone, of all edges or of some; None if there is none.
 
         Edges between the same few nodes make each other look true in all other respects.
         """
@@ -91,13 +91,13 @@ class Reasons:
         return Evidence(belief, np.zeros_like(belief))
 
     def evidence(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Evidence:
-        """What `garnet.purify.calibration` learns from, of all edges or of some."""
+        """What `garnet.purify.calibration` learns from, for all edges or for some."""
         belief, degrees = (one.cpu().numpy()[chosen] for one in (self.belief, self.said["degrees"]))
         return Evidence(belief, degrees)
 
     @property
     def counting(self) -> list[str]:
-        """The names of the reasons that count anything."""
+        """The names of the reasons with a weight."""
         return [name for name, weight in self.weights.items() if weight]
 
     def _weighed(self) -> Tensor:
@@ -135,7 +135,7 @@ def sums_around(here: Resident, block: Tensor) -> Tensor:
 
 
 def unit_features(graph: Graph, *, seed: int, place: InMemory) -> Tensor | None:
-    """Those of `features_of`, of a graph in memory."""
+    """The result of `features_of` for a graph in memory."""
     method = purifier(seed)
     with place.open(method, graph) as work:
         found: Tensor | None = features_of(work, method)
@@ -143,19 +143,19 @@ def unit_features(graph: Graph, *, seed: int, place: InMemory) -> Tensor | None:
 
 
 def reasons_of(graph: Graph, features: Tensor | None, *, seed: int, place: InMemory, places: bool = False) -> Reasons:
-    """The reasons for every edge of a graph in memory, and what they count.
+    """The reasons for every edge of a graph in memory, and their weights.
 
-    Weights: the gradient has one. Features count as far as edges join nodes of alike features (Somers' d over
-    0.5), their neighbourhood half of that. Classes count three times the square of how much of chance the linear model
-    overcomes on the validation nodes. Shared neighbours count an eighth of the mean degree: the more neighbours nodes
-    have, the more it says that two share none. A graph without features, or labels, goes without these reasons.
+    The gradient has weight one. Features count as far as edges join nodes with similar features (Somers' d over
+    0.5), their neighbourhood half as much. Classes count three times the square of how far the linear model beats
+    chance on the validation nodes. Shared neighbours count an eighth of the mean degree: the more neighbours nodes
+    have, the more it means that two share none. A graph without features, or labels, goes without these reasons.
 
     Args:
         graph: the graph.
-        features: those of `unit_features`.
-        seed: of everything random.
+        features: the result of `unit_features`.
+        seed: seed of everything random.
         place: where to compute.
-        places: keep what later edges can be compared by.
+        places: keep what is needed to compare later edges.
     """
     method = purifier(seed)
     with place.open(method, graph) as work:

@@ -1,4 +1,4 @@
-"""What a person said of some edges, and what follows from it for the others."""
+"""What a person said about some edges, and what follows for the others."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from garnet.purify.calibration import WEAK, Doubt, logistic
 
 Numbers = NDArray[np.float64]
 
-# What judged edges count. All were chosen on block models with rings, and on Cora with edges made up at random, between
-# classes, and at some targets, half of them refuted or the forty most suspicious edges judged: of six settings, that of
-# the largest gains among those that hardly ever lost.
+# The weights of judged edges. All were chosen on block models with rings, and on Cora with edges made up at random,
+# between classes, and at some targets, with half of them refuted or the forty most suspicious edges judged: of six
+# settings, the one with the largest gains among those that hardly ever lost.
 _KNOWN = 40.0
-"""What the audit itself takes for made up counts as so many refuted edges."""
+"""The edges that the audit itself takes for made up count as this many refuted edges."""
 _CONFIRMED_COUNT = 0.25
-"""A confirmed edge beside one that nobody judged: those who confirm look at the worst, which are not the usual ones."""
+"""Weight of a confirmed edge beside an unjudged one: people confirm among the worst edges, which are not typical."""
 _HELD = 5.0
-"""How strongly each weight is held at what it was, in examples."""
+"""How strongly each weight is held at its old value, in examples."""
 _SPREADS = 0.5
-"""How far the judged edges at its ends count for an edge, until it is seen whether they do."""
+"""How much the judged edges at its ends count for an edge, before the data show whether they should."""
 _LEAST_SPREADS = 0.1
-"""And at the least: an end with refuted edges makes its others more suspicious, whatever was seen."""
+"""The least they count: a refuted edge makes the others at its ends more suspicious, whatever the data show."""
 _EDGES_HELD = 4.0
-"""So many edges of the usual doubt are counted among the judged ones of each node."""
+"""Pseudo-count: this many edges of the usual doubt are added to the judged ones of each node."""
 _LEAST_SHARE = 0.005
-"""Of made-up edges; of fewer, the true ones would be too many to learn anything against."""
+"""Least share of made-up edges; with fewer, the true ones would be too many to learn anything against."""
 _ENOUGH = 100_000
-"""Edges that nobody judged, to learn from."""
+"""Unjudged edges to learn from."""
 
 
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """What an audit believes after it was told something.
+    """What an audit believes after feedback.
 
     Attributes:
-        suspicion: (m,) of each edge; 1 of the refuted, 0 of the confirmed.
-        weights: what each reason counts now.
+        suspicion: (m,) of each edge; 1 for refuted ones, 0 for confirmed ones.
+        weights: the new weight of each reason.
         beside: (m,) what the judged edges at its ends say against each, in the units of the sum of reasons.
     """
 
@@ -55,21 +55,21 @@ class Revised:
 
 
 def revise(edges: Edges, n: int, reasons: Reasons, found: Doubt, judged: Judged) -> Revised:
-    """Suspicion after some edges were refuted or confirmed.
+    """Suspicion after some edges have been refuted or confirmed.
 
-    The log-odds of suspicion are a sum: of all reasons, each with its weight, and of what the judged edges at both ends
-    say. Its weights are learnt again by a logistic regression that is held at what they were. Its false edges are those
-    that the audit takes for made up, as far as it does, and the refuted ones, which count the more the more there are;
-    its true ones likewise. An end with r refuted and c confirmed edges, beside the one in question, adds the log-odds
-    of (r + h t) / (r + c + h) less those of t, where t is the usual suspicion; whether made-up edges gather so is
-    learnt along. What a confirmation teaches never makes the other edges of its ends more suspicious.
+    The log-odds of suspicion are a weighted sum of all reasons and of what the judged edges at both ends say. The
+    weights are learnt again by a logistic regression that is held at the old ones. Its false edges are those that the
+    audit takes for made up, in proportion to their suspicion, and the refuted ones, which count more the more there
+    are; its true edges likewise. An end with r refuted and c confirmed edges, besides the one in question, adds the
+    log-odds of (r + h t) / (r + c + h) minus those of t, where t is the usual suspicion; whether made-up edges gather
+    in this way is learnt as well. A confirmation never makes the other edges of its ends more suspicious.
 
     Args:
         edges: (2, m) of the graph.
-        n: the number of its nodes.
-        reasons: what was found of each edge, and what each reason counts so far.
+        n: the number of nodes.
+        reasons: the evidence on each edge, and the weights so far.
         found: what the audit made of it.
-        judged: (m,) what was said of each edge, of one at least.
+        judged: (m,) the judgement on each edge; at least one was judged.
     """
     names = list(reasons.weights)
     against = np.column_stack([-reasons.said[name].double().cpu().numpy() for name in names])
@@ -78,7 +78,7 @@ def revise(edges: Edges, n: int, reasons: Reasons, found: Doubt, judged: Judged)
     lesson = _lesson(edges, n, against, start, before, judged)
     log_odds = start + lesson.change
     if (judged == CONFIRMED).any():
-        # A confirmed edge may look odd in a way that others do not, which would count more if this did less.
+        # A confirmed edge may look odd in a way of its own, which would count more if this counted less.
         refuted = np.where(judged == REFUTED, judged, 0).astype(np.int8)
         otherwise = start + _lesson(edges, n, against, start, before, refuted).change if refuted.any() else start
         touched = np.zeros(n, dtype=bool)
@@ -96,8 +96,8 @@ class _Lesson(NamedTuple):
     """What judged edges teach.
 
     Attributes:
-        change: (m,) of the log-odds of suspicion of each edge.
-        weights: of the reasons, in units of these log-odds.
+        change: (m,) change of the log-odds of suspicion of each edge.
+        weights: weights of the reasons, in units of these log-odds.
         beside: (m,) what the judged edges at its ends say against each.
     """
 
@@ -113,7 +113,7 @@ def _lesson(edges: Edges, n: int, against: Numbers, start: Numbers, before: Numb
     false, true = _examples(chance, usual, judged)
     counts = false + true
     design = np.column_stack([against, np.ones(len(judged)), beside])
-    # What the sum of reasons leaves of the log-odds where it begins.
+    # The part of the initial log-odds that the sum of reasons does not explain.
     held_at = np.concatenate([before, [float((start - against @ before).mean()), _SPREADS]])
     chosen = counts > 0
     target = false[chosen] / counts[chosen]
@@ -124,7 +124,7 @@ def _lesson(edges: Edges, n: int, against: Numbers, start: Numbers, before: Numb
 
 
 def _examples(chance: Numbers, usual: float, judged: Judged) -> tuple[Numbers, Numbers]:
-    """How far each edge counts as an example of made-up ones, and of true ones."""
+    """How much each edge counts as an example of made-up ones, and of true ones."""
     free = judged == 0
     free &= _some(free)
     refuted, confirmed = judged == REFUTED, judged == CONFIRMED
@@ -140,7 +140,7 @@ def _examples(chance: Numbers, usual: float, judged: Judged) -> tuple[Numbers, N
 
 
 def _of_ends(edges: Edges, n: int, usual: float, judged: Judged) -> Numbers:
-    """What the judged edges at both ends say against each edge, itself left out."""
+    """What the judged edges at both ends, other than itself, say against each edge."""
     total = np.zeros(len(judged))
     refuted, confirmed = judged == REFUTED, judged == CONFIRMED
     at = [np.bincount(edges.ravel(), np.tile(some, 2), n) for some in (refuted, confirmed)]
@@ -152,7 +152,7 @@ def _of_ends(edges: Edges, n: int, usual: float, judged: Judged) -> Numbers:
 
 
 def _some(free: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A hundred thousand of them at most, evenly."""
+    """At most a hundred thousand of them, evenly spaced."""
     step = -(-int(free.sum()) // _ENOUGH) or 1
     return np.asarray((np.cumsum(free) - 1) % step == 0)
 

@@ -23,24 +23,24 @@ from garnet.purify.result_file import described_as, read_edges, read_made, read_
 
 _REASON = "reason "
 _NUMBERS = ("share", "power")
-"""What an audit says in one number each, from 0 to 1."""
+"""Facts of an audit that are one number each, from 0 to 1."""
 
 _MAYBE = ("against", "profiles", "judged")
-"""What not every audit has."""
+"""Optional facts."""
 
 _WORDS = 3
 
 _SHARES = ("suspicion", "nodes", "planted")
-"""What it says of each edge, node and planted edge, from 0 to 1."""
+"""Facts of each edge, node and planted edge, from 0 to 1."""
 
 
 def save_audit(audit: Audit, path: str | Path, *, command: str = "") -> None:
-    """Write an audit, but for the features of its graph, to one .npz file, whole or not at all.
+    """Write an audit, without the features of its graph, to one .npz file, whole or not at all.
 
     Args:
         audit: the audit.
         path: the file; its folder must exist.
-        command: that made the audit, if it was one.
+        command: the command that made the audit, if any.
 
     Raises:
         GraphError: the path does not end in .npz, or has no folder.
@@ -63,7 +63,7 @@ def load_audit(path: str | Path) -> Audit:
     """Read what `save_audit` wrote; nothing in the file is unpickled.
 
     Raises:
-        GraphError: there is no such file, or it holds no audit; the message says why.
+        GraphError: there is no such file, or it does not hold an audit; the message says why.
     """
     path, otherwise = Path(path), "it holds no audit; garnet audit --result writes one."
     with reading(path), described(path, "audit", otherwise) as (archive, text):
@@ -83,7 +83,7 @@ def _read(archive: Archive, text: bytes) -> Audit:
     graph = read_nodes(archive, n).with_edges(edges, archive.read("weights", "f", ndim=1))
     shares: dict[str, Any] = {name: archive.read(name, "f", ndim=1).astype(np.float64) for name in _SHARES}
     for name, found in (shares | numbers).items():
-        # A comparison is false of what is no number, too.
+        # A comparison with NaN is false, too.
         if not np.all((np.asarray(found) >= 0) & (np.asarray(found) <= 1)):
             raise GraphError(f"its {name} has numbers that are not from 0 to 1.")
     reasons = {name[len(_REASON) :]: archive.read(name, "fiuU", ndim=1) for name in archive if name.startswith(_REASON)}
@@ -107,10 +107,10 @@ def _read(archive: Archive, text: bytes) -> Audit:
 
 
 def _told(archive: Archive, wordings: list[str], m: int) -> dict[str, Any]:
-    """What audits of today hold beside those of earlier versions."""
+    """What files of earlier versions do not hold."""
     found: dict[str, Any] = {}
     if "against" in archive:
-        # Wordings are known by name, so that a later version may have others.
+        # Wordings are stored by name, so that a later version may have others.
         place = {text: number for number, text in enumerate(WORDINGS)}
         known = np.array([*(place.get(text, -1) for text in wordings), -1], dtype=np.int8)
         words = archive.read("against", "i", ndim=2)

@@ -1,4 +1,4 @@
-"""Groups: sets of nodes among which there are more suspicious edges than chance would put there."""
+"""Groups: sets of nodes with more suspicious edges among them than chance would explain."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ Numbers = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 _LEAST_DENSITY = 1.25
-"""Suspicious edges a member, at least. A tree has less than one, and one circle in it makes it no ring."""
+"""Least number of suspicious edges per member. A tree has less than one, and a single cycle is not yet a ring."""
 _LEAST_MEMBERS = 4
 _MOST_GROUPS = 100
 _SHUFFLES, _EDGES_SHUFFLED = 12, 6_000_000
-"""So often suspicion is dealt out anew, and in graphs of more than half a million edges less often, but four times. Of
-clean block models, those with heavy tails (exponent 2.2) had a group of some hubs in one of five, others none."""
+"""Shuffles of suspicion; in graphs of more than half a million edges fewer, but at least four. Of clean block models,
+those with heavy tails (exponent 2.2) had a group of some hubs in one of five, others none."""
 _LEAST_SHUFFLES = 4
 _AHEAD = 1.1
-"""So much denser than all of these a group must be, as what is learnt from degrees alone may still be seen in it."""
+"""A group must be denser than all of these by this factor, as effects of degrees alone may still show in it."""
 _STRATA = 10
-"""Of edges between ends of alike degrees, among which it is dealt out: hubs have dense sets of whatever is common."""
+"""Strata of edges between ends of similar degrees, in which it is shuffled: hubs form dense sets of all that is
+common."""
 _IN_TAIL = 300
-"""Edges in a stratum, at least; the last tenth, in which degrees differ most, is halved until there are fewer."""
+"""Least number of edges in a stratum; the last tenth, where degrees differ most, is halved until there are fewer."""
 _KEEPS = 0.75
-"""Two halves that are each so dense as this share of the whole are two groups."""
+"""Two halves that each reach this share of the density of the whole are two groups."""
 _LARGEST_SPLIT = 1_000
-"""Members of a group that is looked at for halves: these are found with dense matrices."""
+"""Most members of a group that may be split in two: that takes dense matrices."""
 _PEELED_ONE_BY_ONE = 50_000
-"""Edges; of more, all nodes of less than mean degree are taken away together."""
+"""With more edges than this, all nodes of less than mean degree are removed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +44,10 @@ class Group:
 
     Attributes:
         members: (k,) the numbers of its nodes, sorted.
-        names: (k,) what the graph calls them.
-        edges: (e,) the places, among the edges of the audit, of those between members, the most suspicious first.
-        score: suspicious edges a member: what the suspicion of the edges between members is above the usual, summed,
-            over the number of members.
+        names: (k,) their names in the graph.
+        edges: (e,) indices of the audit's edges between members, the most suspicious first.
+        score: suspicious edges per member: the summed excess of suspicion over the usual, of the edges among members,
+        divided by the number of members.
     """
 
     members: Places
@@ -56,7 +57,7 @@ class Group:
 
 
 def found_groups(edges: Edges, suspicion: Numbers, names: NDArray[Any]) -> tuple[Group, ...]:
-    """The groups of `dense_groups`, the densest first, above what suspicion is on average.
+    """The groups of `dense_groups`, the densest first, relative to the mean suspicion.
 
     Args:
         edges: (2, m) of the graph.
@@ -82,18 +83,18 @@ def dense_groups(
 ) -> list[tuple[Places, float]]:
     """Members and density of disjoint groups, the densest first.
 
-    The densest set of nodes is peeled out (Charikar 2000: the node with the least suspicion in all is taken away again
-    and again, and the densest set on the way is kept, which is at least half as dense as any), its nodes leave the
-    graph, and so on, as long as the sets are denser than those found where the same suspicion is dealt out among the
-    edges at random, between ends of alike degrees, a dozen times. A set of two parts, each nearly as dense as the
-    whole, is taken apart. The density is the sum of what suspicion is above the usual, over the number of nodes.
+    The densest set of nodes is peeled out (Charikar 2000: the node with the least total suspicion is removed again and
+    again, and the densest set on the way is kept, which is at least half as dense as any), its nodes leave the graph,
+    and so on, as long as the sets are denser than those found in a dozen random shuffles of the same suspicion among
+    edges between ends of similar degrees. A set of two parts, each nearly as dense as the whole, is split. The density
+    is the summed excess of suspicion over the usual, divided by the number of nodes.
 
     Args:
         edges: (2, m) of the graph.
         suspicion: (m,) of each.
         num_nodes: n.
-        usual: what suspicion is no sign of anything.
-        seed: of the dealing.
+        usual: the suspicion that is no sign of anything.
+        seed: seed of the shuffles.
     """
     weights = np.clip((suspicion - usual) / max(1 - usual, 1e-12), 0, None)
     found: list[tuple[Places, float]] = []
@@ -110,7 +111,7 @@ def dense_groups(
             inside[members] = True
             weights[inside[edges].any(axis=0)] = 0.0
         elif len(found) > known:
-            # What the groups held is no longer dealt out, so that a smaller one beside a large one is found.
+            # The suspicion in found groups is no longer shuffled, so that a small group beside a large one is found.
             known, floor = len(found), max(_LEAST_DENSITY, _AHEAD * _by_chance(edges, weights, num_nodes, seed))
         else:
             break
@@ -118,7 +119,7 @@ def dense_groups(
 
 
 def _by_chance(edges: Edges, weights: Numbers, n: int, seed: int) -> float:
-    """The density of the densest set there is where the weights are dealt out at random."""
+    """The density of the densest set when the weights are shuffled at random."""
     degrees = np.bincount(edges.ravel(), minlength=n)
     product = degrees[edges[0]].astype(np.float64) * degrees[edges[1]]
     tail = max(0, int(np.log2(max(len(product) / _STRATA / _IN_TAIL, 1))))
@@ -136,7 +137,7 @@ def _by_chance(edges: Edges, weights: Numbers, n: int, seed: int) -> float:
 
 
 def _densest(edges: Edges, weights: Numbers, n: int, floor: float) -> tuple[Places, float]:
-    """About the densest set of nodes, and its density; none where none is denser than `floor`."""
+    """Approximately the densest set of nodes, and its density; an empty one if none is denser than `floor`."""
     there = weights > 0
     edges, weights = edges[:, there], weights[there]
     best, most = np.zeros(0, dtype=np.int64), floor
@@ -146,13 +147,13 @@ def _densest(edges: Edges, weights: Numbers, n: int, floor: float) -> tuple[Plac
         density = float(weights.sum()) / len(alive)
         if density > most:
             best, most = alive, density
-        # Each node of a set that is denser adds more than that to it.
+        # Each node of a denser set adds more than that to it.
         least = most if len(weights) <= _PEELED_ONE_BY_ONE else max(most, density)
         kept = (degrees > least)[edges].all(axis=0)
         if kept.all():
             if len(weights) <= _PEELED_ONE_BY_ONE:
                 break
-            # All have more than there are edges a node, but not all twice as much, which is the mean.
+            # All exceed the number of edges per node, but not all can reach twice that, which is the mean.
             kept = (degrees > 2 * density)[edges].all(axis=0)
         edges, weights = edges[:, kept], weights[kept]
     if len(weights):
@@ -163,7 +164,7 @@ def _densest(edges: Edges, weights: Numbers, n: int, floor: float) -> tuple[Plac
 
 
 def _peeled(edges: Edges, weights: Numbers, n: int) -> tuple[Places, float]:
-    """The densest of the sets that are left as the node of the least weight is taken away, one by one."""
+    """The densest of the sets left as the node with the least weight is removed, one by one."""
     degrees = _sums(edges, weights, n)
     alive = np.flatnonzero(degrees)
     ends = edges.ravel()
@@ -198,7 +199,7 @@ def _parts(members: Places, edges: Edges, weights: Numbers, n: int) -> list[Plac
         return [members]
     matrix = _matrix(members, edges, weights, n)
     degrees = matrix.sum(axis=1)
-    # The vector along which the fewest edges are cut (Fiedler 1973), the constant one moved away.
+    # The vector that cuts the fewest edges (Fiedler 1973), with the constant one shifted away.
     laplacian = np.diag(degrees) - matrix + 2 * degrees.max() / len(members)
     _, vectors = eigh(laplacian, subset_by_index=[0, 0])
     side = _fewest_cut(matrix, vectors[:, 0])
@@ -211,7 +212,7 @@ def _parts(members: Places, edges: Edges, weights: Numbers, n: int) -> list[Plac
 
 
 def _fewest_cut(matrix: Numbers, values: Numbers) -> NDArray[np.bool_]:
-    """One side of the set, whose nodes are in the order of the values: that with the least cut for its smaller side."""
+    """One side of the best cut along the order of the values: the least cut for the size of its smaller side."""
     order = np.argsort(values, kind="stable")
     ranked = matrix[np.ix_(order, order)]
     cut = np.cumsum(ranked.sum(axis=1) - 2 * np.tril(ranked, -1).sum(axis=1))[:-1]

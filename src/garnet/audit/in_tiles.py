@@ -1,7 +1,7 @@
 """An audit of a graph that need not fit in memory: the stages of `garnet.audit.audit`, tile by tile.
 
-The same edges are planted as in memory, and up to 260,000 edges the numbers are those of memory, but for the solver of
-the eigenvectors, and rounding. Of more edges, an edge is ranked among so many of them, evenly chosen, instead of all.
+The same edges are planted as in memory, and up to 260,000 edges the numbers are the same too, except for the
+eigensolver and rounding. With more edges, an edge is ranked among that many evenly chosen ones instead of all.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def audit_in_tiles(
     """Audit a graph on disk or on a cluster; see `garnet.audit.audit`.
 
     Args:
-        graph: what `as_graph` reads, best the path of a file.
-        place: an `OnDisk` or `OnCluster`; its output is a folder of tables, as .csv if its name ends so, and otherwise
-            as .parquet: of the edges `part-...`, the most suspicious first, and of the nodes `_nodes-...`.
-        seed: of everything random.
+        graph: what `as_graph` reads, preferably the path of a file.
+        place: an `OnDisk` or `OnCluster`; its output is a folder of tables, .csv if its name ends so and otherwise
+        .parquet: `part-...` for the edges, the most suspicious first, and `_nodes-...` for the nodes.
+        seed: seed of everything random.
         symmetrize: accept a directed graph.
-        progress: told of stages.
+        progress: called as stages begin.
     """
     if place.ledger:
         raise ParameterError("The 'ledger' of a place is what purifying keeps of edges; for an audit, leave it out.")
@@ -117,7 +117,7 @@ def _matrices(blocks: Blocks) -> dict[str, RowMatrix]:
 
 
 def _planted(work: GraphOnDisk, method: GARNET, looked: Looked, number: int) -> Evidence:
-    """The stage in which a copy of the graph is audited into which edges were planted; or what was noted of it."""
+    """The stage that audits a copy of the graph with planted edges, or what an earlier run noted of it."""
     folder, file = f"planted-{number}", work.store.folder / f"false-{number}.bin"
 
     def plant() -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _planted(work: GraphOnDisk, method: GARNET, looked: Looked, number: int) -> 
 
 
 def _within(work: GraphOnDisk, name: str) -> GraphOnDisk:
-    """The same work in a folder of its own, whose stages nobody is told of."""
+    """The same work in a folder of its own, whose stages are not reported."""
     folder = work.store.folder / name
     with writing(folder):
         folder.mkdir(exist_ok=True)

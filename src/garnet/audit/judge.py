@@ -1,4 +1,4 @@
-"""What an audit makes of edges that arrive later, without a new run."""
+"""An audit's judgement of edges that arrive later, without a new run."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ _WORDS = Words(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditJudge:
-    """Judges edges that arrive after a graph was audited, each as if it were the only one that is new.
+    """Judges edges that arrive after the audit, each as if it were the only new one.
 
-    What each reason says of an edge is its rank among the edges of the graph, with the weight that the audit gave the
-    reason, and what their sum means is as the audit learnt it. How an edge moves its own ends, and where new nodes
-    are, is as in `garnet.purify.judge`; nothing is said of the classes of these.
+    For each reason an edge is ranked among the edges of the graph, with the weight that the audit gave the reason, and
+    the sum means what the audit learnt. How an edge moves its own ends, and where new nodes are placed, is as in
+    `garnet.purify.judge`; the classes of new nodes are left open.
 
     Attributes:
-        given: the adjacency of the graph.
-        names: (n,) of its nodes; None where they are known by their numbers.
+        given: adjacency matrix of the graph.
+        names: (n,) names of its nodes; None if they are known by number.
         places: what pairs of nodes are compared by.
-        described: how features become coordinates; None where there are none.
-        weights: what each reason counts.
+        described: how features become coordinates; None without features.
+        weights: weight of each reason.
         doubt: what their sum means.
-        blind: whether made-up edges can hardly be told from others.
+        blind: whether made-up edges can hardly be distinguished.
         usual: scores of the graph's own edges.
     """
 
@@ -89,7 +89,7 @@ class AuditJudge:
         suspicion: NDArray[np.float64],
         seed: int,
     ) -> AuditJudge:
-        """From what an audit has found; `suspicion` is that of the graph's edges."""
+        """Make a judge from an audit's findings; `suspicion` is that of the graph's edges."""
         kind: Any = "low-rank" if graph.num_features else "none"
         return cls(
             given=Resident.of(graph),
@@ -103,12 +103,12 @@ class AuditJudge:
         )
 
     def __call__(self, edges: Any, *, features: Mapping[Any, Any] | None = None, numbers: bool = False) -> Verdicts:
-        """What is made of edges; see `garnet.Purification.judge`."""
+        """Judge edges; see `garnet.Purification.judge`."""
         return judged(self, edges, features, numbers, _WORDS, blind=self.blind)
 
     @cached_property
     def joining(self) -> Joining:
-        """What is seen of pairs of nodes."""
+        """How pairs of nodes are seen."""
         points = scale(self.places.bare, "unit")
         if self.described is not None:
             points = torch.cat([points, self.described.block], dim=1)
@@ -121,7 +121,7 @@ class AuditJudge:
         return NodeNames(self.names, self.given.num_nodes)
 
     def of_known(self, ends: Tensor, there: Tensor) -> Found:
-        """What is found of pairs of known nodes (2, q), of which some are edges of the graph."""
+        """The findings on pairs of known nodes (2, q), some of which are edges of the graph."""
         joining, width = self.joining, ends.shape[1]
         seen = torch.zeros(len(NAMES), width)
         seen[:4] = joining.looks(ends, there)
@@ -137,7 +137,7 @@ class AuditJudge:
         return self._found(seen, placed, described, silent, torch.zeros_like(there))
 
     def of_new(self, newcomers: Newcomers) -> Found:
-        """What is found of the edges of new nodes."""
+        """The findings on the edges of new nodes."""
         ends, rank, n = newcomers.edges, self.joining.rank, self.given.num_nodes
         placed, described = newcomers.placed[ends].all(dim=0), newcomers.described[ends].all(dim=0)
         seen = torch.zeros(len(NAMES), ends.shape[1])
@@ -155,7 +155,7 @@ class AuditJudge:
         return self._found(seen, placed, described, silent, ~placed)
 
     def _found(self, seen: Tensor, placed: Tensor, described: Tensor, silent: Tensor, new: Tensor) -> Found:
-        """What the reasons come to, of edges (q,) of whose ends some have a place, and some features."""
+        """The sum of the reasons for edges (q,), some of whose ends have a place, and some features."""
         silent[list(_SPECTRAL)] |= ~placed
         silent[_OF_FEATURES] |= ~described
         said = torch.zeros(seen.shape, dtype=torch.float64)

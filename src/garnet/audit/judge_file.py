@@ -1,4 +1,4 @@
-"""What judges later edges, beside an audit in one .npz file."""
+"""The judge of later edges, stored with an audit in one .npz file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOTS = "knots "
 
 
 def judge_arrays(judge: AuditJudge) -> dict[str, NDArray[Any]]:
-    """All of a judge but the graph itself, which the audit has."""
+    """All of a judge except the graph, which the audit has."""
     features, arrays = described_arrays(judge.described)
     facts = {"doubt": asdict(judge.doubt), "blind": judge.blind, "edges": judge.usual.edges, **features}
     places = judge.places
@@ -37,7 +37,7 @@ def judge_arrays(judge: AuditJudge) -> dict[str, NDArray[Any]]:
 
 
 def read_judge(archive: Archive, graph: Graph, weights: dict[str, float]) -> AuditJudge:
-    """From the file of an audit of this graph, in which reasons count so much.
+    """Read a judge from the file of an audit of this graph with these weights of reasons.
 
     Raises:
         GraphError: a part is damaged.

@@ -1,4 +1,4 @@
-"""Which edges a person confirmed or refuted: pairs of names, from Python or from a file."""
+"""The edges that a person confirmed or refuted: pairs of names, from Python or from a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from garnet.graph.graph import Graph
 from garnet.io.text import read_text, reading
 
 Judged = NDArray[np.int8]
-"""(m,) of each edge `REFUTED`, `CONFIRMED`, or 0 where nobody said anything."""
+"""(m,) for each edge `REFUTED`, `CONFIRMED`, or 0 if it was not judged."""
 
 REFUTED, CONFIRMED = 1, -1
 
@@ -26,10 +26,10 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def judgement(graph: Graph, confirmed: Iterable[Any] | None, refuted: Iterable[Any] | None) -> Judged:
-    """What was said of each edge of the graph, (m,).
+    """The judgement on each edge of the graph, (m,).
 
     Raises:
-        ParameterError: a pair is none of two names of nodes, no edge of the graph, or in both lists.
+        ParameterError: a pair is not two names of nodes, not an edge of the graph, or in both lists.
     """
     edges, n = graph.edges, graph.num_nodes
     judged = np.zeros(edges.shape[1], dtype=np.int8)
@@ -74,7 +74,7 @@ def _pairs(graph: Graph, given: Iterable[Any], name: str) -> Iterable[tuple[int,
 
 
 def _node(name: Any, known: Mapping[str, int], graph: Graph) -> int | None:
-    """The node of that name; where nodes have none, of that number."""
+    """The node of that name, or of that number if nodes have no names."""
     text = str(name)
     if graph.names is not None:
         return known.get(text)
@@ -88,12 +88,12 @@ def require_pairs(path: Path) -> None:
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """The pairs of names in a text file: its columns `source` and `target` or, without such a header, its only two.
+    """The pairs of names in a text file: its columns `source` and `target` or, without that header, its only two.
 
-    The table that `garnet audit -o` writes is such a file, once its other rows are deleted.
+    The table from `garnet audit -o` is such a file once its other rows are deleted.
 
     Raises:
-        GraphError: it cannot be read, or a line of it holds no pair; the message says which.
+        GraphError: it cannot be read, or a line holds no pair; the message says which.
     """
     require_pairs(path)
     with reading(path):

@@ -1,7 +1,7 @@
-"""What is seen of edges: five agreements between their ends, none of which knows of an attack, and their degrees.
+"""How edges are seen: by five agreements between their ends, none of which knows of an attack, and by their degrees.
 
-All of it is written for the edges of one tile: those between the nodes of one part and of another. In memory there is
-one tile, whose rows and columns are all nodes.
+Everything is written for the edges of one tile: those between the nodes of two parts. In memory there is one tile,
+whose rows and columns are all nodes.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from torch import Tensor
 from garnet.linalg.edge_products import inner_products, squared_distances
 from garnet.purify.features import scale
 
-# What counts how much. All of these were chosen on the ten published poisons, one value for all; docs/results/audit.md.
+# The weights. All were chosen on the ten published poisoned graphs, one value for all; docs/results/audit.md.
 _FEATURES_COUNT_FULLY = 0.5
-"""Where edges are ahead of chance by so much (Somers' d) in joining nodes of alike features, these count one."""
+"""Features have weight one if edges beat chance by this much (Somers' d) in joining nodes with similar features."""
 _NEIGHBORHOOD_SHARE = 0.5
-"""What the features of neighbours count beside those of the ends: much of it is the same evidence."""
+"""Weight of the neighbours' features relative to those of the ends: much of it is the same evidence."""
 _CLASSES_COUNT = 3.0
-"""What classes count where the linear model never errs: they are learnt from the features and edges of all nodes."""
+"""Weight of classes if the linear model never errs: they are learnt from the features and edges of all nodes."""
 _NEIGHBORS_COUNT_FULLY = 8.0
-"""At this mean degree, sharing neighbours counts one."""
+"""At this mean degree, sharing neighbours has weight one."""
 
 _GATHERED, _GATHERED_ON_GPU = 1 << 20, 1 << 24
-"""Numbers that are gathered at once for the features around edges."""
+"""Numbers gathered at a time for the features around edges."""
 
 
 class Side(NamedTuple):
-    """What is known of the nodes at one side of some edges, a row each.
+    """What is known of the nodes at one side of some edges, one row per node.
 
     Attributes:
-        counts: (rows,) their neighbours.
+        counts: (rows,) numbers of their neighbours.
         points: (rows, r) the spectral embedding, rows of length one.
         profiles: (rows, d) coordinates of their features, rows of length one, and (rows, d) the sum of those of their
             neighbours; None where there are no features.
-        likely: (rows, c) probabilities of classes; None where these tell nothing.
+        likely: (rows, c) class probabilities; None if they carry no information.
     """
 
     counts: Tensor
@@ -47,10 +47,10 @@ class Side(NamedTuple):
 
 
 def seen_of(ends: Tensor, left: Side, right: Side, shared: Tensor) -> dict[str, Tensor]:
-    """What a reader is shown of edges, in plain quantities: (m,) each, by name.
+    """Plain quantities of edges to show a reader: (m,) each, by name.
 
     Args:
-        ends: (2, m) rows of the one side and of the other; edges of the graph.
+        ends: (2, m) row numbers in the one side and in the other; edges of the graph.
         left: the nodes of the first ends.
         right: those of the second.
         shared: (m,) neighbours in common, over the most there could be.
@@ -71,13 +71,12 @@ def seen_of(ends: Tensor, left: Side, right: Side, shared: Tensor) -> dict[str, 
 
 
 def spoken_of(seen: Mapping[str, Tensor], mean_degree: float) -> dict[str, Tensor]:
-    """What each reason says of edges: the larger, the more it speaks for one, but for `degrees`, for or against.
+    """What each reason says of edges: the larger, the more in favour; only `degrees` may count for or against.
 
     `gradient` is minus the squared distance of both ends in the spectral embedding, rows of length one, times the root
-    of 1 / d_i + 1 / d_j, which is about the edge's effective resistance. Both are terms of the gradient of the
-    graphical model (equation 4 of the paper): an edge that is long, though its ends have few others, is what the model
-    would rather be without. `shared_neighbors` are neighbours in common, over those of the end with fewer and the mean
-    degree.
+    of 1 / d_i + 1 / d_j, which approximates the edge's effective resistance. Both are terms of the gradient of the
+    graphical model (equation 4 of the paper): the model would rather do without an edge that is long although its ends
+    have few others. `shared_neighbors` are neighbours in common, over those of the end with fewer and the mean degree.
     """
     fewer, more = seen["smaller_degree"].float(), seen["larger_degree"].float()
     said = {"gradient": -seen["gradient"]}
@@ -88,12 +87,12 @@ def spoken_of(seen: Mapping[str, Tensor], mean_degree: float) -> dict[str, Tenso
 
 
 def weights_of(mean_degree: float, alike: float | None, reliable: float | None) -> dict[str, float]:
-    """What each reason counts, by the names of `spoken_of`; degrees nothing until planted edges were seen.
+    """The weight of each reason, by the names of `spoken_of`; degrees have none until planted edges were seen.
 
     Args:
-        mean_degree: neighbours of a node.
-        alike: how alike the features of joined nodes are, as `garnet.purify.features.alikeness` has it; None without.
-        reliable: how much of chance the linear model of classes overcomes; None where there is none.
+        mean_degree: mean number of neighbours.
+        alike: how similar the features of joined nodes are, by `garnet.purify.features.alikeness`; None without any.
+        reliable: by how much the linear model of classes beats chance; None without a model.
     """
     weights = {"gradient": 1.0, "shared_neighbors": mean_degree / _NEIGHBORS_COUNT_FULLY, "degrees": 0.0}
     if alike is not None:
@@ -107,13 +106,13 @@ def weights_of(mean_degree: float, alike: float | None, reliable: float | None) 
 def of_neighborhood(
     features: tuple[Tensor, Tensor], around: tuple[Tensor, Tensor], ends: Tensor, joined: Tensor
 ) -> Tensor:
-    """Mean cosine of each end's features with the sum of the other's neighbours', but for the end itself.
+    """Mean cosine of each end's features with the sum of the other's neighbours', the end itself excluded.
 
     Args:
-        features: of the nodes at the one side and at the other, a row each.
-        around: the sum of those of their neighbours, likewise.
-        ends: (2, m) pairs of rows of the one side and of the other.
-        joined: (m,) which of them are edges, so that each end is among the other's neighbours.
+        features: features of the nodes at the one side and at the other, one row per node.
+        around: the summed features of their neighbours, likewise.
+        ends: (2, m) row numbers in the one side and in the other.
+        joined: (m,) which pairs are edges, so that each end is among the other's neighbours.
     """
     total = torch.zeros(ends.shape[1], device=ends.device)
     at_once = max(1, (_GATHERED if ends.device.type == "cpu" else _GATHERED_ON_GPU) // features[0].shape[1])

@@ -15,20 +15,20 @@ from garnet.graph.graph import Graph
 from garnet.linalg.device_graph import Resident, joined
 
 COPIES = 3
-"""Into which edges are planted; three times a twentieth of the edges tell well enough what made-up ones look like."""
+"""Copies with planted edges; three times a twentieth of the edges show well enough what made-up ones look like."""
 
-# Of the edges: enough to learn from, and too few to change what the others look like.
+# Share of the edges: enough to learn from, and too few to change how the others look.
 _SHARE = 0.05
 _MOST = 100_000
-"""Enough to learn from in any graph: `garnet.purify.calibration.learn` takes no more of them all."""
+"""Enough to learn from in any graph: `garnet.purify.calibration.learn` never takes more."""
 
 
 def planted(graph: Graph, *, seed: Sequence[int] | int, device: str = "cpu") -> tuple[Graph, NDArray[np.bool_]]:
-    """The graph with a twentieth more edges, and which of the edges of this one are the new ones.
+    """The graph with a twentieth more edges, and which of its edges are the new ones.
 
     Args:
         graph: the graph; it has edges.
-        seed: of the new edges.
+        seed: seed of the new edges.
         device: where to compute.
     """
     here, n = Resident.of(graph, device), graph.num_nodes
@@ -56,16 +56,16 @@ def new_pairs(
     *,
     seed: Sequence[int] | int,
 ) -> Tensor:
-    """Pairs of nodes to join, (2, p), sorted; which they are does not depend on where the graph lies.
+    """Pairs of nodes to join, (2, p), sorted; they do not depend on where the graph is stored.
 
-    Their ends are drawn as a rewiring that keeps all degrees would draw them (the configuration model).
+    Their ends are drawn as in a degree-preserving rewiring (the configuration model).
 
     Args:
-        m: edges of the graph.
-        n: nodes of the graph.
-        ends_at: the nodes at places among the first ends of all edges and then the second ones.
-        are_joined: says which pairs of (2, q) are edges already.
-        seed: of the pairs.
+        m: number of edges of the graph.
+        n: number of nodes of the graph.
+        ends_at: gives nodes by index into the first ends of all edges followed by the second ones.
+        are_joined: tells which of the pairs (2, q) are edges already.
+        seed: seed of the pairs.
     """
     rng = np.random.default_rng(seed)
     count = min(_MOST, max(1, round(_SHARE * m)))

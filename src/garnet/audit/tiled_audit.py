@@ -1,4 +1,4 @@
-"""What an audit of a graph in tiles found: the figures and the worst edges in memory, all else in files."""
+"""What an audit of a graph in tiles found: the figures and the worst edges in memory, the rest in files."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class TiledAudit(AnyAudit):
     """What an audit of a graph on disk or on a cluster found.
 
     Attributes:
-        figures: how many `nodes`, `edges`, edges that are `doubted` and `unstable_nodes` there are, and `false_alarms`.
-        share: about how much of the edges is made up, if made-up edges are as easy to tell as random ones.
-        power: how often an edge that the audit itself had planted looked worse than one of the graph.
-        weights: what each reason counted.
-        planted: (f,) how suspicious the planted edges were; of very many, some.
+        figures: numbers of `nodes`, `edges`, `doubted` edges and `unstable_nodes`, and `false_alarms`.
+        share: estimated share of made-up edges, if these are as easy to detect as random ones.
+        power: how often an edge planted by the audit itself looked worse than one of the graph.
+        weights: weight of each reason.
+        planted: (f,) how suspicious the planted edges were; a sample if there are very many.
         labels: whether labels were used, or why not, in words.
         top: the most suspicious thousand edges, as columns.
-        folder: of all edges and nodes; None where the place had no output.
-        ending: of the files in it, .csv or .parquet.
-        parts: into how many parts the nodes were cut, and so the tables.
+        folder: folder of all edges and nodes; None if the place had no output.
+        ending: suffix of the files in it, .csv or .parquet.
+        parts: number of parts into which the nodes, and so the tables, were cut.
         place: where it ran.
         stages: cost of each stage; none if it was done before.
-        node_columns: all nodes, where the place had no output.
-        done_before: whether the very same call had made the output earlier, and nothing was to be done.
+        node_columns: all nodes, if the place had no output.
+        done_before: whether the very same call had already made the output, so that nothing was left to do.
     """
 
     figures: Mapping[str, Any]
@@ -86,14 +86,14 @@ class TiledAudit(AnyAudit):
         return self.top
 
     def node_table(self) -> Columns:
-        """The ranked nodes as columns: name, stability, neighbours, how many of their edges are doubted, and score."""
+        """The ranked nodes as columns: name, stability, neighbours, doubted edges, and score."""
         if self.node_columns is not None:
             return self.node_columns
         pieces = list(self._pieces(nodes=True))
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
     def batches(self) -> Iterator[Columns]:
-        """All edges, the most suspicious first, some at a time, as columns.
+        """All edges as columns, in batches, the most suspicious first.
 
         Raises:
             GarnetError: they were not kept.
@@ -101,7 +101,7 @@ class TiledAudit(AnyAudit):
         return self._pieces(nodes=False)
 
     def to_pandas(self, *, nodes: bool = False) -> Any:
-        """The table of the worst edges, or that of the nodes, as a pandas data frame.
+        """The table of the worst edges, or of the nodes, as a pandas data frame.
 
         Raises:
             MissingExtra: pandas is not installed.

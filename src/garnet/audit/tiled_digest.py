@@ -1,4 +1,4 @@
-"""What the judged edges of a graph in tiles come to: at its nodes, in all, and where ranked edges are cut."""
+"""Totals of the judged edges of a graph in tiles: at its nodes, overall, and where the ranked edges are cut."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from garnet.places.row_files import write_array
 from garnet.places.tiles import TiledGraph
 
 TOP = 1_000
-"""Edges, the most suspicious, that are held in memory."""
+"""Number of the most suspicious edges that are held in memory."""
 
 
 class Cuts(NamedTuple):
-    """Where the ranked edges are cut: each piece begins with an edge that is so suspicious, and has these ends."""
+    """Where the ranked edges are cut: each piece begins with an edge of this suspicion and these ends."""
 
     suspicion: NDArray[np.float64]
     keys: NDArray[np.int64]
 
     @classmethod
     def of(cls, suspicion: NDArray[np.float64], keys: NDArray[np.int64], pieces: int) -> Cuts:
-        """Cuts into about equal pieces, by some of the edges; `keys` are the numbers of their ends as a pair."""
+        """Cut into roughly equal pieces, by a sample of the edges; `keys` encode the pairs of their ends."""
         order = np.lexsort((keys, -suspicion))
         chosen = order[np.arange(1, pieces) * len(order) // pieces]
         return cls(suspicion[chosen], keys[chosen])
 
     def places(self, suspicion: NDArray[np.float64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each piece begins among ranked edges, and where the last ends."""
+        """Where each piece begins among ranked edges, and where the last one ends."""
         found, rising = [0], -suspicion
         for least, key in zip(self.suspicion, self.keys, strict=True):
             low, high = (int(np.searchsorted(rising, -least, side)) for side in ("left", "right"))
@@ -40,12 +40,12 @@ class Cuts(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What a row of tiles comes to.
+    """The totals of a row of tiles.
 
     Attributes:
-        suspicion: of all its edges, in sum.
-        doubted: how many of them are doubted.
-        suspicion_of_doubted: of these, in sum.
+        suspicion: sum over all its edges.
+        doubted: number of doubted edges.
+        suspicion_of_doubted: sum over these.
         places: for each tile, where each piece of the ranked edges begins.
         top: for each tile, the columns of its most suspicious edges.
     """
@@ -58,15 +58,15 @@ class Digest(NamedTuple):
 
 
 def digest_row(graph: TiledGraph, i: int, files: Sequence[Path], layout: Layout, cuts: Cuts, sums: Path) -> Digest:
-    """What the tiles (i, i), (i, i + 1) and so on come to.
+    """The totals of the tiles (i, i), (i, i + 1) and so on.
 
     Args:
         graph: the graph.
         i: part of the rows.
-        files: of the judged edges of these tiles.
-        layout: of the files.
-        cuts: of the ranked edges.
-        sums: a file to be written, for `sums_at_nodes`: suspicion and doubted edges at each node, from part i on.
+        files: files of the judged edges of these tiles.
+        layout: layout of the files.
+        cuts: cuts of the ranked edges.
+        sums: a file to write for `sums_at_nodes`: suspicion and doubted edges at each node, from part i on.
     """
     bounds, n = graph.bounds, graph.num_nodes
     total, of_doubted, doubted_edges = 0.0, 0.0, 0
@@ -89,7 +89,7 @@ def digest_row(graph: TiledGraph, i: int, files: Sequence[Path], layout: Layout,
 
 
 def sums_at_nodes(graph: TiledGraph, files: Sequence[Path]) -> NDArray[np.float64]:
-    """(2, n) the suspicion and the doubted edges at each node, by what `digest_row` wrote for each part."""
+    """(2, n) the suspicion and the doubted edges at each node, from what `digest_row` wrote for each part."""
     total = np.zeros((2, graph.num_nodes))
     for first, file in zip(graph.bounds, files, strict=False):
         total[:, first:] += np.fromfile(file).reshape(2, -1)

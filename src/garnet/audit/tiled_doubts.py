@@ -1,6 +1,6 @@
-"""How suspicious the edges of a graph in tiles are, one file a tile.
+"""How suspicious the edges of a graph in tiles are, one file per tile.
 
-Beside 100 MB, a task holds at most what is known of the nodes of two parts, and 70 bytes for each edge of its tile; or,
+Besides 100 MB, a task holds at most the data on the nodes of two parts, and 70 bytes for each edge of its tile; or,
 while common neighbours are counted, what `garnet.places.tiled_scores` says.
 """
 
@@ -24,12 +24,12 @@ from garnet.places.tiled_scores import tile_shared_neighbors
 from garnet.places.tiles import TiledGraph
 
 _WORDS = ("word_1", "word_2", "word_3")
-_AT_ONCE = 1 << 18  # edges that are weighed together
+_AT_ONCE = 1 << 18  # edges weighted at a time
 _INTEGERS = ("smaller_degree", "larger_degree")
 
 
 def layout_of(seen: Sequence[str]) -> Layout:
-    """The columns of a file of judged edges, of which so much is seen."""
+    """The columns of a file of judged edges, given what is seen of them."""
     shown = {name: np.int32 if name in _INTEGERS else np.float32 for name in seen}
     words = dict.fromkeys(("because", *_WORDS), np.int8)
     return {"first": np.int32, "second": np.int32, "suspicion": np.float64, **shown, **words}
@@ -37,17 +37,17 @@ def layout_of(seen: Sequence[str]) -> Layout:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judged:
-    """What it takes to judge a tile.
+    """What is needed to judge a tile.
 
     Attributes:
         graph: the graph.
         i: part of the rows.
         j: part of the columns, not before i.
-        places: where what is known of the nodes of both parts is.
-        ranks: what edges are ranked by.
-        learnt: what planted edges told.
-        layout: of the file.
-        target: the file to be written: the edges of the tile, the most suspicious first.
+        places: where the data on the nodes of both parts is stored.
+        ranks: values against which edges are ranked.
+        learnt: what was learnt from planted edges.
+        layout: layout of the file.
+        target: the file to write: the edges of the tile, the most suspicious first.
     """
 
     graph: TiledGraph
@@ -61,7 +61,7 @@ class Judged:
 
 
 def judge_tile(task: Judged) -> None:
-    """Write all edges of a tile with how suspicious each is, and why."""
+    """Write all edges of a tile, with how suspicious each is and why."""
     graph, i, j = task.graph, task.i, task.j
     ends = torch.from_numpy(graph.edges(i, j) - np.array([[graph.bounds[i]], [graph.bounds[j]]]))
     shared, sides = tile_shared_neighbors(graph, i, j, ends), sides_of(graph, i, j, task.places)
@@ -85,7 +85,7 @@ def judge_tile(task: Judged) -> None:
 def joined(
     pieces: Sequence[tuple[int, int, Sequence[NDArray[Any]]]], bounds: Sequence[int], layout: Layout
 ) -> dict[str, NDArray[Any]]:
-    """The edges of some tiles together, the most suspicious first, with the numbers of their ends in the graph."""
+    """The edges of some tiles joined, the most suspicious first, with the numbers of their ends in the graph."""
     columns: list[list[NDArray[Any]]] = []
     for i, j, (first, second, *others) in pieces:
         columns.append([first + np.int64(bounds[i]), second + np.int64(bounds[j]), *others])

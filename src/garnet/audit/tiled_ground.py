@@ -1,4 +1,4 @@
-"""What an audit asks of a graph in tiles, and what it sees of some of the edges of each."""
+"""What an audit needs of a graph in tiles, and what it sees of a sample of each tile's edges."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from garnet.purify.memory import thinned
 from garnet.purify.suspicion import interpolated, knots_of
 
 RANKED = 1 << 18
-"""Edges among which others are ranked; of more, every so manyth is. Up to as many, ranks are exact."""
+"""Edges among which others are ranked; with more, an evenly spaced sample is used. Up to this many, ranks are exact."""
 
 Place = tuple[RowFile, int]
-"""Where the rows of a part are, and their width."""
+"""Where the rows of a part are stored, and their width."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def _strip_product(graph: TiledGraph, i: int, files: Sequence[RowFile], width: i
 
 
 class PartBlocks(NamedTuple):
-    """Where what is known of the nodes of a part is; see `garnet.audit.looks.Side`."""
+    """Where the data on the nodes of a part is stored; see `garnet.audit.looks.Side`."""
 
     points: Place
     profiles: tuple[Place, Place] | None
@@ -92,7 +92,7 @@ class PartBlocks(NamedTuple):
 
     @classmethod
     def of(cls, blocks: Blocks, i: int) -> PartBlocks:
-        """That of part i."""
+        """The blocks of part i."""
 
         def there(matrix: RowMatrix) -> Place:
             return matrix.files[i], matrix.width
@@ -118,7 +118,7 @@ def sides_of(graph: TiledGraph, i: int, j: int, places: tuple[PartBlocks, PartBl
 
 
 class Sample(NamedTuple):
-    """What is seen of edges of a graph, all or of very many some, and of those that were planted there.
+    """What is seen of a graph's edges, or of a sample if there are very many, and of those planted there.
 
     Attributes:
         edges: (2, s) in the order of their nodes.
@@ -133,7 +133,7 @@ class Sample(NamedTuple):
     mean_degree: float
 
     def weights(self, work: GraphOnDisk, blocks: Blocks, seed: int) -> dict[str, float]:
-        """What each reason counts."""
+        """The weight of each reason."""
         alike = None
         if blocks.profiles is not None:
             features = blocks.profiles[0]
@@ -142,16 +142,16 @@ class Sample(NamedTuple):
 
     @property
     def ranks(self) -> Ranks:
-        """How others are ranked among these edges."""
+        """How other edges are ranked among these."""
         said = spoken_of(self.seen, self.mean_degree)
         return Ranks({name: knots_of(told, len(told)) for name, told in said.items()}, self.mean_degree)
 
 
 class Ranks(NamedTuple):
-    """What edges are ranked by.
+    """Values against which edges are ranked.
 
     Attributes:
-        knots: by name of the reason, values of it, sorted, and the log-odds of their ranks.
+        knots: for each reason, sorted values of it and the log-odds of their ranks.
         mean_degree: neighbours of a node.
     """
 
@@ -159,14 +159,14 @@ class Ranks(NamedTuple):
     mean_degree: float
 
     def reasons(self, seen: Mapping[str, Tensor], weights: Mapping[str, float]) -> Reasons:
-        """The reasons for edges of which so much is seen."""
+        """The reasons for edges, from what is seen of them."""
         said = spoken_of(seen, self.mean_degree)
         ranked = {name: interpolated(told.double(), *self.knots[name]) for name, told in said.items()}
         return Reasons(ranked, weights, {})
 
 
 def sample_of(work: GraphOnDisk, blocks: Blocks) -> Sample:
-    """Look at edges of a graph in tiles, and at those that were planted there, which are among its own."""
+    """Sample the edges of a graph in tiles, and those planted there, which are among its own."""
     graph, store = work.graph, work.store
     bounds, parts = torch.tensor(graph.bounds), [PartBlocks.of(blocks, i) for i in range(graph.parts)]
     owners = torch.searchsorted(bounds[1:], work.planted, right=True)
@@ -185,7 +185,7 @@ def sample_of(work: GraphOnDisk, blocks: Blocks) -> Sample:
 def _look(
     graph: TiledGraph, i: int, j: int, places: tuple[PartBlocks, PartBlocks], planted: Tensor
 ) -> tuple[tuple[str, ...], Tensor, Tensor, Tensor, Tensor]:
-    """Names of what is seen of edges, some edges of a tile with it, and it of those planted there, with their ends."""
+    """Names of what is seen; a sample of a tile's edges with the values; and the same for those planted there."""
     edges = thinned(torch.from_numpy(graph.edges(i, j)), graph.num_edges, RANKED)
     sides, first = sides_of(graph, i, j, places), torch.tensor([[graph.bounds[i]], [graph.bounds[j]]])
     found = [seen_in_tile(graph, i, j, some - first, sides) for some in (edges, planted)]
@@ -194,5 +194,5 @@ def _look(
 
 
 def seen_in_tile(graph: TiledGraph, i: int, j: int, ends: Tensor, sides: tuple[Side, Side]) -> dict[str, Tensor]:
-    """What is seen of edges of a tile, whose ends are counted from the first nodes of their parts."""
+    """What is seen of the edges of a tile; their ends are numbered within their parts."""
     return seen_of(ends, *sides, tile_shared_neighbors(graph, i, j, ends))

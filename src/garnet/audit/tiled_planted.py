@@ -1,4 +1,4 @@
-"""The edges that `garnet.audit.planted` plants, in a graph that lies in tiles."""
+"""The edges that `garnet.audit.planted` plants, in a graph stored in tiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from garnet.purify.quantile import digit_counts, quantile
 
 
 def pairs_to_plant(work: GraphOnDisk, seed: tuple[int, int]) -> Tensor:
-    """The very pairs that are planted in memory, (2, p)."""
+    """The same pairs that would be planted in memory, (2, p)."""
     graph, store = work.given, work.store
     ends = np.cumsum(store.each(_count_edges, repeat(graph), range(graph.parts)))
 
@@ -59,12 +59,12 @@ def _count_weights(graph: TiledGraph, i: int, j: int, place: int, beginnings: Se
 
 
 def _count_edges(graph: TiledGraph, i: int) -> int:
-    """Edges whose first end is in a part."""
+    """Number of edges whose first end is in a part."""
     return int(sum((ends - begins).sum() for begins, ends, _ in (_upper(graph, i, j) for j in range(i, graph.parts))))
 
 
 def _edges_at(graph: TiledGraph, i: int, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Both ends of edges, given by their numbers among those whose first end is in a part."""
+    """Both ends of edges, given by index among the edges whose first end is in a part."""
     counts = np.zeros(graph.bounds[i + 1] - graph.bounds[i], np.int64)
     for j in range(i, graph.parts):
         begins, ends, _ = _upper(graph, i, j)
@@ -76,12 +76,12 @@ def _edges_at(graph: TiledGraph, i: int, wanted: NDArray[np.int64]) -> NDArray[n
         begins, ends, columns = _upper(graph, i, j)
         here = (left >= 0) & (left < (ends - begins)[row])
         second[here] = columns[begins[row[here]] + left[here]] + np.int64(graph.bounds[j])
-        left -= (ends - begins)[row]  # of an edge that was found, below zero from now on
+        left -= (ends - begins)[row]  # negative from now on for an edge that was found
     return np.stack([row + graph.bounds[i], second])
 
 
 def _upper(graph: TiledGraph, i: int, j: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Where in each row of a tile the entries begin and end whose column is the larger node; and all columns."""
+    """Begin and end, in each row of a tile, of the entries whose column is the larger node; and all columns."""
     tile = graph.tile(i, j)
     begins, ends = tile.starts[:-1].astype(np.int64), tile.starts[1:].astype(np.int64)
     if i == j:

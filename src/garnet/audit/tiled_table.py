@@ -1,4 +1,4 @@
-"""The tables of an audit in tiles: the ranked edges and nodes, a file a piece."""
+"""The tables of an audit in tiles: the ranked edges and nodes, one file per piece."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Columns = dict[str, NDArray[Any]]
 
 
 def ending_of(output: Path) -> str:
-    """How the tables are written: as .csv where the name of their folder ends so, and otherwise as .parquet."""
+    """The format of the tables: .csv if the name of their folder ends so, and otherwise .parquet."""
     return ".csv" if output.suffix.lower() == ".csv" else ".parquet"
 
 
 def require_folder_of_tables(output: Path) -> None:
-    """Refuse a folder whose name says that it is a file of another kind.
+    """Refuse a folder whose name has the suffix of another kind of file.
 
     Raises:
         GarnetError: it does.
@@ -49,7 +49,7 @@ def edge_file(folder: Path, piece: int, ending: str) -> Path:
 
 
 def node_file(folder: Path, piece: int, ending: str) -> Path:
-    """The file of a piece of the ranked nodes; readers of tables pass over what begins with a low line."""
+    """The file of a piece of the ranked nodes; readers of tables skip names that begin with an underscore."""
     return folder / f"_nodes-{piece:05d}{ending}"
 
 
@@ -64,10 +64,10 @@ def write_edges(
 
     Args:
         graph: the graph.
-        pieces: both parts and the file of each tile, and which of its rows belong here.
-        layout: of these files.
-        counting: the names of the reasons that count.
-        target: the file to be written.
+        pieces: for each tile, both parts, its file and the rows that belong here.
+        layout: layout of these files.
+        counting: names of the reasons with a weight.
+        target: the file to write.
     """
     read = [
         (i, j, read_columns(file, layout, tuple(layout), begin=begin, end=end)) for i, j, file, begin, end in pieces
@@ -84,7 +84,7 @@ def shown(graph: TiledGraph, edges: Mapping[str, NDArray[Any]], counting: Sequen
         "target": names_of(graph, edges["second"]),
         "suspicion": suspicion,
         **{name: edges[name] for name in seen},
-        # As objects, of which the edges share a few.
+        # As objects, a few of which all edges share.
         "because": np.array(counting, dtype=object)[edges["because"]],
         "reason": sentences(words_of(edges), suspicion > 0.5, judged),
     }
@@ -107,7 +107,7 @@ def _chosen(graph: TiledGraph, nodes: Columns, some: NDArray[np.int64]) -> Colum
 
 
 def names_of(graph: TiledGraph, nodes: NDArray[np.int64]) -> NDArray[Any]:
-    """What nodes are called: their numbers, where they have no names."""
+    """Names of nodes: their numbers, if they have no names."""
     if graph.names(0) is None:
         return nodes
     found: list[NDArray[Any]] = []

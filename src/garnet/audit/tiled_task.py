@@ -1,4 +1,4 @@
-"""An audit in tiles as a task that can be stopped, and whose result lies in a folder."""
+"""An audit in tiles as a task that can be stopped, with its result in a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from garnet.progress import Stage
 
 
 class AuditTask(Task):
-    """An audit on disk or on a cluster, and how it is to be done."""
+    """An audit on disk or on a cluster, with its settings."""
 
     what = "a finished audit"
 

@@ -24,9 +24,9 @@ from garnet.places.tiled_work import STAGED, GraphOnDisk
 from garnet.places.tiles import TiledGraph
 from garnet.purify.calibration import Evidence
 
-_SHOWN_PLANTED = 10_000  # of the planted edges, whose suspicion is noted
+_SHOWN_PLANTED = 10_000  # planted edges whose suspicion is noted
 _NODES = "nodes.bin"
-"""In the directory of a run, stability, doubted edges and score of every node."""
+"""File in the directory of a run: stability, doubted edges and score of every node."""
 
 Tiles = dict[tuple[int, int], Path]
 """The file of judged edges of each tile (i, j), i <= j."""
@@ -34,11 +34,11 @@ Tiles = dict[tuple[int, int], Path]
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """What a graph is judged by.
+    """What is needed to judge a graph.
 
     Attributes:
-        blocks: what its edges are looked at by.
-        sample: some of them.
+        blocks: what its edges are compared by.
+        sample: a sample of them.
         weights: what each reason counts.
     """
 
@@ -52,8 +52,8 @@ def doubt(work: GraphOnDisk, looked: Looked, false: Evidence) -> dict[str, Any]:
 
     Args:
         work: the graph.
-        looked: what it is judged by.
-        false: what is known of planted edges.
+        looked: what is needed to judge it.
+        false: evidence on planted edges.
 
     Returns:
         What is noted of the audit, as plain values.
@@ -104,7 +104,7 @@ def _nodes(graph: TiledGraph, sums: NDArray[np.float64]) -> Columns:
 
 
 def read_nodes(folder: Path, graph: TiledGraph) -> Columns:
-    """The same, from what is in the directory of a run."""
+    """The same, read from the directory of a run."""
     stable, doubted, score = np.fromfile(folder / _NODES).reshape(3, -1)
     return {"stability": stable, "neighbors": _counts(graph), "doubted": doubted.astype(np.int64), "score": score}
 
@@ -115,7 +115,7 @@ def _counts(graph: TiledGraph) -> NDArray[np.int64]:
 
 
 def _write(work: GraphOnDisk, tiles: Tiles, digests: Sequence[Digest], layout: Layout, counting: Sequence[str]) -> None:
-    """Write the table of the edges; a piece that was written before is not written again."""
+    """Write the table of the edges, except pieces that were written before."""
     given, staged, ending = work.given, work.store.folder / STAGED, ending_of(Path(work.place.output))
     with writing(staged):
         staged.mkdir(exist_ok=True)

@@ -14,44 +14,45 @@ from torch import Tensor
 WORDINGS: Mapping[str, str] = {
     "no shared partners": "No node is joined to both ends. Where nodes have many neighbours, two that belong together "
     "usually share some.",
-    "few shared partners": "Fewer nodes are joined to both ends than is usual in this graph for ends of so many "
+    "few shared partners": "Fewer nodes are joined to both ends than is usual in this graph for ends with that many "
     "neighbours.",
     "many shared partners": "More nodes are joined to both ends than is usual. It speaks against an edge only after "
-    "edges were refuted that look so.",
-    "far apart in the graph": "Without counting this edge much, few short paths join its ends: they lie far from each "
-    "other in the embedding (spectral_distance), and the more so if they have few other edges. This is the reason "
-    "called gradient, as the model of the graph would gain most by losing such an edge.",
-    "close together in the graph": "Many short paths join its ends. It speaks against an edge only after edges were "
-    "refuted that look so.",
+    "similar edges were refuted.",
+    "far apart in the graph": "Without counting this edge much, few short paths join its ends: they lie far apart in "
+    "the embedding (spectral_distance), all the more if they have few other edges. This is the reason called "
+    "gradient, as the model of the graph would gain most by losing such an edge.",
+    "close together in the graph": "Many short paths join its ends. It speaks against an edge only after similar "
+    "edges were refuted.",
     "profiles differ": "The features of its ends have less in common than those of most joined nodes "
     "(feature_similarity).",
     "profiles alike": "The features of its ends have more in common than is usual. It speaks against an edge only "
-    "after edges were refuted that look so.",
+    "after similar edges were refuted.",
     "unlike each other's partners": "Each end has features unlike those of the other's neighbours "
     "(neighborhood_similarity).",
     "like each other's partners": "Each end has features like those of the other's neighbours. It speaks against an "
-    "edge only after edges were refuted that look so.",
-    "probably of two classes": "By the labels of the training nodes, its ends are hardly of one class (same_class).",
-    "probably of one class": "By the labels, its ends are of one class. It speaks against an edge only after edges "
-    "were refuted that look so.",
-    "between nodes of few edges": "In this graph, edges that look made up join nodes of few neighbours, and so does "
+    "edge only after similar edges were refuted.",
+    "probably of two classes": "By the labels of the training nodes, its ends are unlikely to be of one class "
+    "(same_class).",
+    "probably of one class": "By the labels, its ends are of one class. It speaks against an edge only after similar "
+    "edges were refuted.",
+    "between nodes of few edges": "In this graph, edges that look made up join nodes with few neighbours, and so does "
     "this one (the reason called degrees).",
-    "between nodes of many edges": "In this graph, edges that look made up join hubs, and so does this one (the reason "
-    "called degrees).",
+    "between nodes of many edges": "In this graph, edges that look made up join hubs, and so does this one (the "
+    "reason called degrees).",
     "beside refuted edges": "Other edges of its ends were refuted.",
 }
 """What each wording means. A file of an audit knows them by name."""
 
 SENTENCES: Mapping[str, str] = {
-    "nothing speaks against it": "No reason counts much against the edge: in no respect that matters here is it "
-    "among the worse edges of this graph.",
-    "(not enough to doubt it)": "What is said speaks against the edge, but all in all it is more likely true than made "
-    "up.",
+    "nothing speaks against it": "No reason counts much against the edge: it is not among the worse edges of this "
+    "graph in any respect that matters here.",
+    "(not enough to doubt it)": "The reasons given speak against the edge, but all in all it is more likely true than "
+    "made up.",
     "it looks like edges that were made up": "It is doubted, though no single reason stands out.",
     "you confirmed it": "It was among the edges given as true.",
     "you refuted it": "It was among the edges given as made up.",
 }
-"""What else is said of edges, and what that means."""
+"""Other remarks on edges, and what they mean."""
 
 _MOST = 3
 _PLACE = {text: place for place, text in enumerate(WORDINGS)}
@@ -63,13 +64,13 @@ _LOW_AND_HIGH = {
     "same_class": ("probably of two classes", "probably of one class"),
     "degrees": ("between nodes of few edges", "between nodes of many edges"),
 }
-"""What a reason says against an edge where there is little of it, and where there is much."""
+"""The wording against an edge if a reason's value is low, and if it is high."""
 
 _SPEAKS = math.log(2)
-"""A reason speaks against an edge if it counts so much: as much as that two edges in three are less far apart."""
+"""A reason speaks against an edge from this weight on: that of two edges in three being closer together."""
 
 Words = NDArray[np.int8]
-"""(3, m) what speaks against each edge, strongest first: places among `WORDINGS`, and -1 where there is no more."""
+"""(3, m) what speaks against each edge, strongest first: indices into `WORDINGS`, and -1 for no more."""
 
 
 def against(
@@ -82,12 +83,12 @@ def against(
 ) -> Words:
     """The wordings of what speaks most against each edge.
 
-    A reason is worded if it counts as much as it counts that two edges in three are less far apart in the graph; of a
-    doubted edge, the strongest is anyway.
+    A reason is worded if it weighs as much as two edges in three being closer together in the graph; for a doubted
+    edge, the strongest is always worded.
 
     Args:
-        said: of each reason, (m,) the log-odds of an edge's rank, as `garnet.audit.evidence.Reasons` has it.
-        weights: what each counts.
+        said: for each reason, (m,) the log-odds of an edge's rank, as in `garnet.audit.evidence.Reasons`.
+        weights: weight of each reason.
         sharing: (m,) whether the ends have a neighbour in common.
         doubted: (m,) whether an edge is more likely made up than not.
         beside: (m,) how much the refuted edges at its ends speak against each, in the units of the sum of reasons.
@@ -113,16 +114,16 @@ def sentences(words: Words, doubted: NDArray[np.bool_], judged: NDArray[np.int8]
     """What speaks against each edge, (m,) texts: up to three wordings, strongest first.
 
     Args:
-        words: those of each edge.
+        words: wordings of each edge.
         doubted: which edges are more likely made up than not.
-        judged: below 0 where an edge was confirmed, above 0 where it was refuted.
+        judged: negative for a confirmed edge, positive for a refuted one.
     """
     base = len(WORDINGS) + 1
     codes = np.where(judged != 0, np.where(judged < 0, 2, 3), doubted).astype(np.int64)
     for row in words:
         codes = codes * base + row + 1
     different, place = np.unique(codes, return_inverse=True)
-    # As objects, of which the edges share a few: texts of a fixed width would take hundreds of bytes each.
+    # As objects, a few of which all edges share: fixed-width strings would take hundreds of bytes each.
     return np.array([_sentence(int(code), base, len(words)) for code in different], dtype=object)[place]
 
 
@@ -141,7 +142,7 @@ def _sentence(code: int, base: int, count: int) -> str:
 
 
 def plain(because: NDArray[Any], doubted: NDArray[np.bool_]) -> NDArray[Any]:
-    """What is said where no more is known than the strongest reason of each edge, as in files of older versions."""
+    """The words if only the strongest reason of each edge is known, as in files of older versions."""
     names, place = np.unique(because, return_inverse=True)
     said = [_LOW_AND_HIGH.get(name, (name,))[0] for name in names.tolist()]
     both = [f"{text} (not enough to doubt it)" for text in said] + said

@@ -23,36 +23,36 @@ Parameters = dict[str, Tensor]
 """The tensors of a model by name; those of S models trained together have a leading dimension of S."""
 
 BUFFER = "buffer."
-"""How names of tensors begin that a model itself changes in training: saved with it, neither learnt nor decayed."""
+"""Prefix of the tensors that a model itself changes in training: saved with it, neither learnt nor decayed."""
 
 ONE_HOT = "one-hot node numbers"
-"""What models read of a graph without features, in words."""
+"""What models read instead of features, in words."""
 
 # Dense features with fewer nonzero entries than this share are multiplied as sparse ones.
 _SPARSE_BELOW = 0.25
 
-# With so few columns the time goes into the matrix, with more into the activations and their place in a CPU's cache.
+# With this few columns the matrix takes the time, with more the activations and their place in a CPU's cache.
 _NARROW = 32
 
 
 Convolve = Callable[[Tensor, int, Tensor | None], Tensor]
-"""What takes the place of a convolution in a model: given what a layer makes of its input, (S, n, f), the number of the
-layer and that input (None where it is the features), what each node receives, (S, n, f)."""
+"""A replacement for a model's convolution: from the output of a layer, (S, n, f), the layer's number and its input
+(None if that is the features), it makes what each node receives, (S, n, f)."""
 
 Inputs = TypeVar("Inputs")
-"""What a backbone prepares of a graph."""
+"""What a backbone prepares from a graph."""
 
 
 @runtime_checkable
 class Backbone(Protocol[Inputs]):
-    """A model as a value: the constructor stores its parameters, the methods say what to do with them."""
+    """A model as a value: the constructor stores its settings, and the methods compute with them."""
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
         """The parameters of one model before training."""
         ...
 
     def prepare(self, graph: Graph, device: str) -> Inputs:
-        """What of the graph the model needs, computed once."""
+        """What the model needs of the graph, computed once."""
         ...
 
     def logits(self, parameters: Parameters, inputs: Inputs, noise: Noise | None) -> Tensor:
@@ -65,16 +65,16 @@ class Penalized(Protocol):
     """A backbone whose loss has more terms than the cross-entropy of its logits."""
 
     def logits_and_penalties(self, parameters: Parameters, inputs: Any, noise: Noise) -> tuple[Tensor, Tensor]:
-        """(S, n, classes) logits in training, and (S,) what is added to the loss of each model."""
+        """(S, n, classes) logits in training, and (S,) terms to add to each model's loss."""
         ...
 
 
 @runtime_checkable
 class NodeWise(Protocol):
-    """A backbone with weights of their own for the nodes, which therefore fits graphs of the same nodes alone."""
+    """A backbone with weights for each node, which therefore only fits graphs of the same nodes."""
 
     def node_weights(self, nodes: int, generator: torch.Generator) -> Parameters:
-        """The parameters of one model that have a row for each node, before training; `initial` gives the others."""
+        """The parameters of one model with a row for each node, before training; `initial` gives the others."""
         ...
 
 
@@ -89,15 +89,15 @@ class Rewirable(Protocol):
 
 @runtime_checkable
 class Dense(Protocol):
-    """Inputs of a model that can do with a matrix of all pairs of nodes."""
+    """Inputs of a model that also works with a matrix of all pairs of nodes."""
 
     def with_matrix(self, adjacency: Tensor) -> Self:
-        """The same nodes, joined by a symmetric (n, n) adjacency with entries of either sign, which may be changed."""
+        """The same nodes, joined by a symmetric (n, n) adjacency with entries of either sign; may modify it."""
         ...
 
 
 class Noise:
-    """Dropout and other noise, with a generator for each seed: a model does not depend on those trained beside it."""
+    """Dropout and other noise, with a generator for each seed: a model does not depend on others trained with it."""
 
     def __init__(self, generators: Sequence[torch.Generator]) -> None:
         self.generators = generators
@@ -120,7 +120,7 @@ class Noise:
 
 
 def _kept(shape: tuple[int, ...], rate: float, generator: torch.Generator) -> Tensor:
-    """True with probability 1 - `rate`, to a 65,536th; four from each random number, because a CPU is slow at those."""
+    """True with probability 1 - `rate`, to a 65,536th; four per random number, because a CPU draws those slowly."""
     size = math.prod(shape)
     draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
     below = min(round((1 - rate) * 2**16) - 2**15, 2**15 - 1)
@@ -145,7 +145,7 @@ class Features:
     """The nodes' features, (n, d), on a device.
 
     Attributes:
-        matrix: dense or sparse, whichever multiplies faster; or anything that multiplies, where there is no dropout.
+        matrix: dense or sparse, whichever multiplies faster; or, without dropout, anything that multiplies.
     """
 
     matrix: LinearMap
@@ -164,7 +164,7 @@ class Features:
     def linear(self, weight: Tensor, rate: float, noise: Noise | None) -> Tensor:
         """Features, after dropout, times (S, d, f): shape (S, n, f)."""
         if weight.shape[1] != self.matrix.shape[1]:
-            # A product with sparse features would not notice rows of weights that nothing refers to.
+            # A product with sparse features would not notice weights with too many rows.
             raise ValueError(f"weights for {weight.shape[1]} features, and there are {self.matrix.shape[1]}")
         if noise is None or not rate:
             return propagate(self.matrix, weight)
@@ -174,18 +174,18 @@ class Features:
         return stacked(matrix * noise.mask(tuple(matrix.shape), rate), weight)
 
     def stored(self) -> Tensor | SparseMatrix:
-        """The matrix, for what takes more than products with it."""
+        """The matrix, for uses other than products."""
         if isinstance(self.matrix, Tensor | SparseMatrix):
             return self.matrix
         raise TypeError(f"{type(self.matrix).__name__} has products, but no entries")
 
 
 def model_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
-    """What a model reads of each node: its features or, in a graph without any, its number.
+    """What a model reads of each node: its features or, in a graph without features, its number.
 
-    Numbers are one-hot, an (n, n) sparse identity: the first weights of a model then hold a row for each node, and what
-    it has learnt is of use on these nodes alone. Whatever compares nodes calls `require_features` instead, since all
-    numbers are equally unlike.
+    Numbers are one-hot, an (n, n) sparse identity: the first weights of a model then hold a row for each node, and the
+    model is only of use on these nodes. Whatever compares nodes calls `require_features` instead, since all numbers
+    are equally dissimilar.
     """
     if graph.features is None or not graph.num_features:
         return sp.csr_array(sp.eye_array(graph.num_nodes, dtype=np.float32, format="csr"))
@@ -193,14 +193,14 @@ def model_features(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
 
 
 def require_features(graph: Graph, why: str) -> sp.csr_array | NDArray[np.float32]:
-    """The features of a graph, for what cannot do with the numbers of the nodes.
+    """The features of a graph, for uses to which node numbers are no substitute.
 
     Args:
         graph: the graph.
         why: who wants them for what, such as `GNNGuard compares them`.
 
     Raises:
-        GraphError: it has none.
+        GraphError: it has no features.
     """
     if graph.features is None or not graph.num_features:
         raise GraphError(f"The graph has no features, and {why}; give it some (as_graph(features=...)).")
@@ -208,7 +208,7 @@ def require_features(graph: Graph, why: str) -> sp.csr_array | NDArray[np.float3
 
 
 def initial_parameters(backbone: Backbone[Any], graph: Graph, classes: int, generator: torch.Generator) -> Parameters:
-    """The parameters of one model for a graph before training, those of single nodes included."""
+    """The parameters of one model for a graph before training, node weights included."""
     parameters = backbone.initial(int(model_features(graph).shape[1]), classes, generator)
     if isinstance(backbone, NodeWise):
         parameters |= backbone.node_weights(graph.num_nodes, generator)
@@ -216,7 +216,7 @@ def initial_parameters(backbone: Backbone[Any], graph: Graph, classes: int, gene
 
 
 def dense_features(features: sp.csr_array | NDArray[np.float32]) -> NDArray[np.float32]:
-    """Features with all of their zeros."""
+    """Features as a dense array."""
     return np.asarray(features.toarray() if isinstance(features, sp.csr_array) else features, dtype=np.float32)
 
 
@@ -225,7 +225,7 @@ def propagate(matrix: LinearMap, hidden: Tensor) -> Tensor:
     seeds, n, f = hidden.shape
     if f > _NARROW and seeds > 1 and isinstance(matrix, SparseMatrix) and hidden.device.type == "cpu":
         return torch.stack([matrix @ one for one in hidden])
-    # All seeds share one product, as wide as all of them: it reads the matrix once.
+    # All seeds share one wide product, which reads the matrix once.
     wide = hidden.transpose(0, 1).reshape(n, seeds * f)
     return (matrix @ wide).view(-1, seeds, f).transpose(0, 1).contiguous()
 

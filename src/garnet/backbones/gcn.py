@@ -37,7 +37,7 @@ class GCNInputs:
         return replace(self, matrix=normalized_matrix(edges, weights, self.features.matrix.shape[0]))
 
     def with_matrix(self, adjacency: Tensor) -> GCNInputs:
-        """The same nodes, joined by a dense adjacency, which is changed."""
+        """The same nodes, joined by a dense adjacency, which is modified."""
         return replace(self, matrix=dense_matrix(adjacency, loops=1.0))
 
 
@@ -46,11 +46,11 @@ class GCN(Checked):
     r"""Layers of :math:`H' = \mathrm{relu}(\hat A H W + b)`.
 
     Attributes:
-        layers: how many, each one hop.
+        layers: number of layers, each one hop.
         hidden: width between the layers.
-        dropout: share of the hidden units left out of each training step.
-        batch_norm: normalise each hidden unit over the nodes. Their own mean and variance serve in evaluation too,
-            where all nodes are seen at once.
+        dropout: share of the hidden units dropped in each training step.
+        batch_norm: normalise each hidden unit over the nodes. Evaluation also uses the nodes' own mean and variance, as
+            it sees all nodes at once.
         residual: add a hidden layer's input to its output.
     """
 
@@ -61,7 +61,7 @@ class GCN(Checked):
     residual: bool = False
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Glorot weights, no bias to begin with."""
+        """Glorot weights and zero biases."""
         widths = [features, *[self.hidden] * (self.layers - 1), classes]
         parameters: Parameters = {}
         for layer in range(self.layers):
@@ -82,13 +82,13 @@ class GCN(Checked):
             hidden = propagate(inputs.matrix, mapped)
             if not self.batch_norm or layer == self.layers - 1:
                 return hidden
-            # Batch norm takes no notice of a bias; with it, trained models round as they always did.
+            # Batch norm cancels a bias; it is kept so that trained models round as they always did.
             return hidden + parameters[f"bias{layer}"] - parameters[f"bias{layer}"]
 
         return self.forward(parameters, inputs.features, convolve, noise)
 
     def forward(self, parameters: Parameters, features: Features, convolve: Convolve, noise: Noise | None) -> Tensor:
-        """(S, n, classes) of the same layers with another convolution."""
+        """(S, n, classes) logits of the same layers with another convolution."""
         mapped = features.linear(parameters["weight0"], 0.0, noise)
         before: Tensor | None = None
         for layer in range(self.layers - 1):

@@ -23,9 +23,9 @@ class GPRGNN(Checked):
 
     Attributes:
         hops: degree K of the filter.
-        alpha: probability of return of PageRank in the first coefficients.
+        alpha: PageRank's return probability, for the initial coefficients.
         hidden: width of the perceptron.
-        dropout: share of units left out of each training step, in the perceptron and before the filter.
+        dropout: share of units dropped in each training step, in the perceptron and before the filter.
     """
 
     hops: Hops = 10
@@ -49,10 +49,10 @@ class GPRGNN(Checked):
         return self.forward(parameters, inputs.features, lambda hidden, *_: propagate(inputs.matrix, hidden), noise)
 
     def forward(self, parameters: Parameters, features: Features, convolve: Convolve, noise: Noise | None) -> Tensor:
-        """(S, n, classes) of the same filter with another convolution, whose layers are the hops."""
+        """(S, n, classes) logits of the same filter with another convolution, whose layers are the hops."""
         before = self._perceptron.logits(parameters, features, noise)
         hidden = dropout(before, self.dropout, noise)
-        # Once a class: the gradient is then a sum over nodes for each, which threads divide among them by classes.
+        # One column per class: the gradient is then a sum over nodes for each, and threads share the classes.
         coefficients = parameters["coefficients"][:, :, None, None].expand(-1, -1, 1, hidden.shape[2])
         filtered = coefficients[:, 0] * hidden
         for hop in range(1, self.hops + 1):

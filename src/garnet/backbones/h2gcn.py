@@ -19,7 +19,7 @@ from garnet.linalg.linear_map import LinearMap, ScaledMap
 from garnet.linalg.sparse import WeightedMatrix, edge_degrees
 from garnet.parameters import Checked, ShareBelowOne, Width, whole
 
-# The share of an edge from which it joins its ends' other neighbours at two hops.
+# The share of its weight from which an edge connects its ends' other neighbours at two hops.
 _THERE = 0.5
 
 
@@ -31,7 +31,7 @@ class H2GCNInputs:
         features: X.
         near: one hop.
         far: two hops.
-        graph: whose they are.
+        graph: the graph of these matrices.
     """
 
     features: Features
@@ -42,9 +42,9 @@ class H2GCNInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> H2GCNInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        They flow through the neighbours at one hop, exactly. Whether two nodes are at two hops is yes or no, and has no
-        slope: such are the pairs that edges join which are at least half there, by their weight over the one that they
-        have in the graph, or over one if they are none of its edges.
+        They flow through the neighbours at one hop, exactly. Whether two nodes are two hops apart is a yes or no
+        without a gradient: it counts edges with at least half of their weight in the graph, or of one if they are not
+        among its edges.
         """
         n = self.graph.num_nodes
         degrees = edge_degrees(edges, weights, n)
@@ -58,24 +58,24 @@ class H2GCNInputs:
         )
 
     def with_matrix(self, adjacency: Tensor) -> H2GCNInputs:
-        """The same nodes, joined by a dense adjacency, which is changed; it leaves no pairs at two hops."""
+        """The same nodes, joined by a dense adjacency, which is modified; there are then no pairs at two hops."""
         near = dense_matrix(adjacency, loops=0.0)
         return replace(self, near=near, far=torch.zeros_like(near))
 
 
 @dataclass(frozen=True, kw_only=True)
 class H2GCN(Checked):
-    r"""Ego and neighbours kept apart, two hops beside one, and every round in the final embedding.
+    r"""Ego and neighbours kept apart, separate one-hop and two-hop neighbours, every round in the final embedding.
 
     :math:`R_0 = \mathrm{relu}(X W)` and :math:`R_{t+1} = [A_1 R_t \,\|\, A_2 R_t]`, with :math:`A_2` the pairs at
     distance two; logits come from :math:`[R_0 \| R_1 \| \dots]`.
 
     Attributes:
-        rounds: how many times neighbourhoods are joined.
+        rounds: number of rounds of aggregation.
         hidden: width of R_0.
-        dropout: share of the features, and of the final embedding, left out of each training step. Without the first,
-            which the paper does not have, it lost seven points on Chameleon.
-        batch_norm: normalise each unit of each round over the nodes, in evaluation too, with a learnt scale and shift.
+        dropout: share of the features, and of the final embedding, dropped in each training step. Without the former,
+            which the paper does not have, accuracy on Chameleon fell by seven points.
+        batch_norm: normalise each unit of each round over the nodes, also in evaluation, with a learnt scale and shift.
             The paper does not have it; the implementation of Lim et al. (NeurIPS 2021) does. Where two hops reach a
             large part of the graph, averages over them are almost the same at every node, and what differs is too small
             to learn from.
@@ -112,7 +112,7 @@ class H2GCN(Checked):
     def logits(self, parameters: Parameters, inputs: H2GCNInputs, noise: Noise | None) -> Tensor:
         """(S, n, classes)."""
         width, rows = self._width(parameters["embed"].shape[2]), parameters["weight"].shape[1]
-        # Every round doubles the memory, and a saved model may say any number of them.
+        # Every round doubles the memory, and a saved model may ask for any number of rounds.
         if rows != width:
             raise ParameterError(f"H2GCN of {self.rounds} rounds needs {width} rows of weights. Got {rows} instead.")
         latest = inputs.features.linear(parameters["embed"], self.dropout, noise).relu()
@@ -126,7 +126,7 @@ class H2GCN(Checked):
         return linear(hidden, parameters["weight"]) + parameters["bias"]
 
     def _width(self, hidden: int) -> int:
-        """Of the final embedding."""
+        """Width of the final embedding."""
         return hidden * int(2 ** (self.rounds + 1) - 1)
 
 

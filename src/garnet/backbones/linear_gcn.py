@@ -1,4 +1,4 @@
-"""The graph convolution without its nonlinearity, Wu et al. (ICML 2019): what attackers like to imagine."""
+"""The graph convolution without its nonlinearity, Wu et al. (ICML 2019): what attackers like to assume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LinearGCN(Checked):
     r"""Logits :math:`\hat A^K X W`: neighbours are averaged, then a linear map decides.
 
     Attributes:
-        hops: how often neighbours are averaged, K.
+        hops: K, how often neighbours are averaged.
     """
 
     hops: Hops = 2

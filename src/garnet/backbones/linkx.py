@@ -35,9 +35,9 @@ class LINKX(Checked):
     .. math:: h_A = A W_A + b_A, \qquad h_X = X W_X + b_X, \qquad
               Y = \mathrm{MLP}_f\big(\mathrm{relu}(W [h_A \| h_X] + b + h_A + h_X)\big).
 
-    Neighbours are not averaged. A node is described by who its neighbours are, so that it matters little whether they
-    are alike: :math:`W_A`, of shape (n, hidden), has a row for each node, and the rows of a node's neighbours are added
-    up. The product is sparse; A is never dense.
+    Neighbours are not averaged. A node is described by the identity of its neighbours, so it matters little whether
+    they are similar: :math:`W_A`, of shape (n, hidden), has a row for each node, and the rows of a node's neighbours
+    are summed. The product is sparse; A is never dense.
 
     Because of these rows the model is transductive. It predicts on graphs of the nodes it was trained on, in the same
     order (`Predictor.on` refuses a graph with another number of them), and it is trained on the whole graph: a sampled
@@ -47,10 +47,10 @@ class LINKX(Checked):
     on the validation nodes of Chameleon and Squirrel, the first split of Geom-GCN, over two or three seeds.
 
     Attributes:
-        layers: how many of :math:`\mathrm{MLP}_f`, with a relu between them.
+        layers: number of layers of :math:`\mathrm{MLP}_f`, with a relu between them.
         hidden: width of all embeddings.
-        dropout: share of the inputs of each layer of :math:`\mathrm{MLP}_f` left out of each training step.
-        feature_dropout: share of the features left out of each training step. The paper does not have it; on Chameleon
+        dropout: share of the inputs of each layer of :math:`\mathrm{MLP}_f` dropped in each training step.
+        feature_dropout: share of the features dropped in each training step. The paper does not have it; on Chameleon
             it matters most.
     """
 
@@ -62,7 +62,7 @@ class LINKX(Checked):
     feature_dropout: ShareBelowOne = 0.5
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Weights and biases as torch's `Linear` draws them, but for those of A."""
+        """Weights and biases as torch's `Linear` draws them, except those of A."""
         sizes = {"features": (features, self.hidden), "joint": (2 * self.hidden, self.hidden)}
         widths = [*[self.hidden] * self.layers, classes]
         sizes |= {f"final{layer}": (widths[layer], widths[layer + 1]) for layer in range(self.layers)}
@@ -72,7 +72,7 @@ class LINKX(Checked):
         return parameters
 
     def node_weights(self, nodes: int, generator: torch.Generator) -> Parameters:
-        """Those of A, drawn likewise."""
+        """The weights and bias of A, drawn likewise."""
         weight, bias = fan_in(nodes, self.hidden, generator)
         return {"nodes_weight": weight, "nodes_bias": bias}
 

@@ -1,4 +1,4 @@
-"""A perceptron of the features alone: what is possible without any edge."""
+"""A perceptron on the features alone: what is possible without edges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from garnet.parameters import Checked, ShareBelowOne, Width
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Checked):
-    """Two linear maps with a relu between them; edges do not count.
+    """Two linear maps with a relu between them; edges are ignored.
 
     Attributes:
         hidden: width between the maps.
-        dropout: share of the inputs of each map left out of each training step.
+        dropout: share of the inputs of each map dropped in each training step.
     """
 
     hidden: Width = 64
@@ -42,7 +42,7 @@ class MLP(Checked):
 def perceptron(
     parameters: Parameters, features: Features, noise: Noise | None, rates: tuple[float, float], prefix: str = ""
 ) -> Tensor:
-    """(S, n, f) of two linear maps with a relu between them, a rate of dropout before each, and a prefix of names."""
+    """(S, n, f) outputs of two linear maps with a relu between them and dropout before each; names have a prefix."""
     hidden = features.linear(parameters[f"{prefix}weight0"], rates[0], noise) + parameters[f"{prefix}bias0"]
     hidden = dropout(hidden.relu(), rates[1], noise)
     return linear(hidden, parameters[f"{prefix}weight1"]) + parameters[f"{prefix}bias1"]

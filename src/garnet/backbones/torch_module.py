@@ -1,4 +1,4 @@
-"""Any PyTorch module as a backbone, those of PyTorch Geometric among them."""
+"""Any PyTorch module as a backbone, including those of PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Build = Callable[[int, int], torch.nn.Module]
 
 @dataclass(frozen=True, eq=False)
 class TorchModuleInputs:
-    """A graph as PyTorch Geometric has it: features (n, d), edge_index (2, 2m) and edge_weight (2m,).
+    """A graph in PyTorch Geometric's form: features (n, d), edge_index (2, 2m) and edge_weight (2m,).
 
     Attributes:
         x: features, dense.
@@ -47,7 +47,7 @@ class TorchModuleInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> TorchModuleInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights."""
         both = torch.cat([edges, edges.flip(0)], dim=1)
-        # A new list: layers that keep their first edges must not see these.
+        # Not the built module: layers that cache their first edges must not be used with these.
         return replace(self, edge_index=both, edge_weight=torch.cat([weights, weights]), built=[])
 
 
@@ -55,13 +55,13 @@ class TorchModuleInputs:
 class TorchModule(Checked):
     """A model of your own: `TorchModule(lambda features, classes: GraphSAGE(features, 64, 2, classes))`.
 
-    The module's `forward` takes `(x, edge_index)` or `(x, edge_index, edge_weight)` and gives (n, classes) logits. Edge
-    weights are passed if a parameter is named `edge_weight`, or if a third one has no default. Seeds are trained one
-    after the other within a step, each with random numbers of its own; batch-norm statistics and other buffers belong
-    to the seed, are saved with it, and are not learnt. Anything else that a module remembers is shared by the seeds.
+    The module's `forward` takes `(x, edge_index)` or `(x, edge_index, edge_weight)` and returns (n, classes) logits.
+    Edge weights are passed if a parameter is named `edge_weight`, or if a third one has no default. Within a step,
+    seeds are trained one after the other, each with its own random numbers; batch-norm statistics and other buffers
+    belong to the seed, are saved with it, and are not learnt. Any other state of a module is shared by the seeds.
 
     Attributes:
-        build: given the numbers of features and classes, a new module.
+        build: makes a new module from the numbers of features and classes.
 
     Example:
         >>> from torch_geometric.nn.models import GraphSAGE
@@ -73,7 +73,7 @@ class TorchModule(Checked):
     build: Build
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Parameters and buffers of a module that is built with random numbers of its own."""
+        """Parameters and buffers of a module that is built with its own random numbers."""
         with _drawing_from(generator):
             module = self.build(features, classes)
         if any(is_lazy(value) for value in (*module.parameters(), *module.buffers())):
@@ -94,7 +94,7 @@ class TorchModule(Checked):
         """Dense features, and every edge in both directions.
 
         Raises:
-            GraphError: the features take more memory than there is, as one-hot numbers of many nodes do.
+            GraphError: the features do not fit in memory, such as one-hot numbers of many nodes.
         """
         features = model_features(graph)
         require_memory(4 * math.prod(features.shape), f"A dense matrix of {features.shape[1]} features, for a module,")
@@ -133,7 +133,7 @@ class TorchModule(Checked):
         return stacked
 
     def _module(self, inputs: TorchModuleInputs, features: int, classes: int) -> torch.nn.Module:
-        """The module for this graph: what some layers keep of the edges (`cached=True`) must not outlive them."""
+        """The module for this graph: what some layers cache of the edges (`cached=True`) must not outlive them."""
         if not inputs.built:
             if features != inputs.x.shape[1] or not 0 < classes <= most_classes(len(inputs.x)):
                 raise GraphError(
@@ -160,7 +160,7 @@ def _run(module: torch.nn.Module, values: Parameters, inputs: TorchModuleInputs)
 
 @contextmanager
 def _drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Let torch's global random numbers follow from a generator, and put them back as they were."""
+    """Seed torch's global random numbers from a generator, and restore them afterwards."""
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     cuda = generator.device.type == "cuda"
     with torch.random.fork_rng([generator.device.index or 0] if cuda else []):

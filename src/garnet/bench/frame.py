@@ -19,15 +19,15 @@ _CELL = ("graph", "attack", "budget", "defense", "backbone", "model", "split", "
 _STRESS = ("role", "threat", "adaptive", "allowed")
 _NESTED = ("parameters", "training")
 _LONG = ("changed", "singular_values", "accuracy", "val_accuracy")
-"""Values that are lists, which a flat row has not."""
+"""Values that are lists, which a flat row cannot hold."""
 
 
 def load_records(path: str | Path, *, per_seed: bool = False) -> pd.DataFrame:
-    """The records in a file as a DataFrame, one row a cell, or one a model.
+    """The records in a file as a DataFrame, one row per cell, or one per model.
 
     Args:
         path: the file (.jsonl).
-        per_seed: a row for each seed, with the columns `seed`, `accuracy` and `val_accuracy`, of cells that train.
+        per_seed: for cells that train, a row for each seed, with columns `seed`, `accuracy` and `val_accuracy`.
 
     Raises:
         GarnetError: there is no such file, it cannot be read, or a line of it is no record.
@@ -42,11 +42,11 @@ def load_records(path: str | Path, *, per_seed: bool = False) -> pd.DataFrame:
 
 
 def as_rows(path: str | Path, *, per_seed: bool = False) -> list[dict[str, Any]]:
-    """The records in a file as flat dictionaries with the same names, one a cell, or one a model.
+    """The records in a file as flat dictionaries with the same names, one per cell, or one per model.
 
     Each has the cell's facts; its parameters as `parameters.NAME` and `training.NAME`; `status` and `reason`; `mean`,
-    `sd` and the number of models, `models`; other measured numbers by their names; `seconds` in all; and its `key`.
-    What a cell has not is None. Of a cell that was measured several times, it is the last that counts.
+    `sd` and the number of models, `models`; other measured numbers by their names; total `seconds`; and its `key`.
+    What a cell lacks is None. If a cell was measured several times, the last one counts.
 
     Args:
         path: the file (.jsonl).
@@ -64,7 +64,7 @@ def as_rows(path: str | Path, *, per_seed: bool = False) -> list[dict[str, Any]]
 
 
 def rows_of(records: Iterable[Record], *, per_seed: bool = False) -> list[dict[str, Any]]:
-    """The same of records that have been read."""
+    """The same for records that have been read."""
     rows = [row for record in records for row in (_of_seeds(record) if per_seed else [_of_cell(record)])]
     names = dict.fromkeys(name for row in rows for name in row)
     ordered = sorted(names, key=lambda name: name in ("status", "reason", "seconds", "key"))

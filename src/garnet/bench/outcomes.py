@@ -1,4 +1,4 @@
-"""What became of a battery: the accuracy under every attack, and under the worst one at each budget."""
+"""The outcomes of a battery: the accuracy under every attack, and under the worst one at each budget."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Outcome:
     """What an attack leaves of a defence at one budget, over the seeds.
 
     Attributes:
-        attack: its name.
+        attack: name of the attack.
         threat: whether the graph was changed after training or before.
-        budget: in words, such as `5%`.
+        budget: the budget as text, such as `5%`.
         allowed: flips that the budget allows.
-        accuracies: in percent, one a seed.
-        seconds: that the attack took to find its changes, on average.
-        flips: that it made, on average.
+        accuracies: accuracies in percent, one per seed.
+        seconds: mean time that the attack took to find its changes.
+        flips: mean number of flips that it made.
         adaptive: whether it knew the defence.
         transferred: whether it was made for the other threat.
-        black_box: whether it asked the defence and did not look into it.
-        asks: whether it went by what the defence answered, and not by gradients alone; so does a black box.
+        black_box: whether it queried the defence without looking into it.
+        asks: whether it used the defence's answers and not just gradients; a black box does.
     """
 
     attack: str
@@ -60,11 +60,11 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Battery:
-    """The records of one defence on one graph, and what they say.
+    """The records of one defence on one graph, and what they show.
 
     Attributes:
-        records: of the model where nobody attacks and of every attempt; what a verdict says is found again here.
-        missing: attempts that were not made, because somebody stopped the run.
+        records: records of the model without an attack and of every attempt, from which any verdict can be checked.
+        missing: attempts that were not made because the run was stopped.
     """
 
     records: tuple[Record, ...]
@@ -98,32 +98,32 @@ class Battery:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of attacks and models."""
+        """Seeds of attacks and models."""
         return tuple(sorted({seed for one in self.records for seed in one.seeds}))
 
     @property
     def test_nodes(self) -> int:
-        """How many nodes the accuracy is of."""
+        """Number of nodes behind the accuracy."""
         return int(self._first.values["test_nodes"])
 
     @property
     def edges(self) -> int:
-        """How many the clean graph has."""
+        """Number of edges of the clean graph."""
         return int(self._first.values["edges"])
 
     @property
     def failures(self) -> tuple[Record, ...]:
-        """Attempts that came to nothing."""
+        """Attempts that failed."""
         return tuple(one for one in self.records if one.status == "failed")
 
     @property
     def clean(self) -> Outcome:
-        """The defence where nobody attacks."""
+        """The defence without an attack."""
         return self._baseline("poisoning")
 
     @property
     def clean_evasion(self) -> Outcome:
-        """The same model asked once more, as it is of an evaded graph; without accuracies if that cannot be."""
+        """The same model queried again, as for an evaded graph; without accuracies if that is impossible."""
         return self._baseline("evasion")
 
     @property
@@ -134,7 +134,7 @@ class Battery:
 
     @property
     def floor(self) -> float:
-        """What needs no edges, in percent: a model that ignores them, or naming the largest class."""
+        """Accuracy without edges, in percent: of a model that ignores them, or of naming the largest class."""
         found = [float(one.values[name] or 0.0) for one in self._clean for name in ("features", "largest_class")]
         return max(found)
 
@@ -155,13 +155,13 @@ class Battery:
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """Names of those that came to something, random flips first and those that know the defence last."""
+        """Names of the attacks with a result, random flips first and those that know the defence last."""
         found = dict.fromkeys((one.adaptive, one.attack != CONTROL, one.attack) for one in self.outcomes)
         return tuple(name for *_, name in sorted(found, key=lambda one: one[:2]))
 
     @property
     def tried(self) -> tuple[str, ...]:
-        """The attacks that came to something, each once whatever its variants, without random flips."""
+        """The attacks with a result, each once whatever its variants, without random flips."""
         return tried(self.outcomes)
 
     def at(self, threat: Threat, budget: str, attack: str | None = None) -> tuple[Outcome, ...]:

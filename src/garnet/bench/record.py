@@ -26,16 +26,16 @@ class Record:
     """One measured cell, in plain values.
 
     Attributes:
-        key: of the cell.
+        key: key of the cell.
         cell: its facts.
-        status: `done`, or `failed` and then for a `reason`.
+        status: `done`, or `failed` with a `reason`.
         reason: one sentence; empty if done.
-        values: what was measured, by name; for each seed where there are seeds.
-        mean: of the accuracies, in percent; None for other measures.
+        values: what was measured, by name; for each seed, if there are seeds.
+        mean: mean of the accuracies, in percent; None for other measures.
         sd: their standard deviation as a sample; None for fewer than two.
         seconds: of each stage, and `total`.
         peak_bytes: largest resident memory of the process by the end of the cell.
-        parameters: all of them, given or not: of the defence or purifier, the backbone and the training.
+        parameters: all parameters, given or default, of the defence or purifier, the backbone and the training.
         seeds: one model each.
         fingerprints: of the graph it was measured on and of its split.
         versions: of Python and the packages.
@@ -62,7 +62,7 @@ class Record:
 
     @property
     def outcome(self) -> str:
-        """What came of the cell, in a few words: `82.5 ± 0.3`, `done`, or why it failed."""
+        """The outcome of the cell in a few words: `82.5 ± 0.3`, `done`, or why it failed."""
         if self.status == "failed":
             return f"failed: {self.reason}"
         if self.mean is None:
@@ -76,12 +76,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of a file that is no record.
+    """A line of a file that is not a record.
 
     Attributes:
         line: its number, from 1.
         why: what is wrong with it.
-        begun: whether it begins like a record, as a line does that was cut short when a run was killed.
+        begun: whether it begins like a record, as a line cut short by a killed run does.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""Runs the cells of a study that are not in a file of records yet, and appends a record of each."""
+"""Runs the cells of a study that a file of records lacks, and appends a record of each."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Summary:
     """What a run left behind.
 
     Attributes:
-        records: of the study's cells, as far as the file has them now.
-        ran: cells that this run measured or failed at.
+        records: the records of the study's cells that the file has now.
+        ran: cells that this run tried, whether or not they failed.
         missing: cells that the file still lacks.
-        damages: lines of the file that were no records before the run.
+        damages: lines of the file that were not records before the run.
         interrupted: whether somebody stopped the run.
-        outdated: records that were made with other parameters than the cell has today.
+        outdated: records made with other parameters than the cell has today.
         skipped: cells that were left out because a file of theirs is not here, each with the sentence that says so.
         drawn: graphs whose usual split is not here, so that a random one stood in for it where cells were measured.
     """
@@ -62,16 +62,16 @@ def run(
 ) -> Summary:
     """Measure the cells of a study, in its order, and append a record of each to a file.
 
-    Cells that the file has are left alone, so that a run that was stopped, even killed, goes on where it was. A cell
-    that fails is recorded with the reason and the others go on. The same cell gives the same figures on a CPU.
+    Cells that the file has are skipped, so a run that was stopped, even killed, continues where it was. A cell that
+    fails is recorded with the reason, and the others continue. The same cell gives the same figures on a CPU.
 
     Args:
         study: what to measure.
         path: the file, which need not exist; its folder must.
-        jobs: processes side by side; 1 runs everything in this one.
+        jobs: processes to run in parallel; 1 runs everything in this one.
         device: where models are trained and graphs purified.
-        retry: run cells again that have failed before, or whose parameters were others then.
-        again: run all cells again; what the file has of them stays, and counts no more.
+        retry: rerun cells that failed before, or had other parameters then.
+        again: rerun all cells; their old records stay in the file, but no longer count.
         skip_missing: leave out the cells whose graphs are not here, instead of measuring none at all.
         progress: told of each cell, by its name, as it begins and as it has ended, then with what came of it; both say
             how many cells the file has of all. In between, a cell that runs in this process tells what it is doing.

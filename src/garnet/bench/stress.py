@@ -50,37 +50,37 @@ def stress(
     command: str = "",
     progress: Progress | None = None,
 ) -> Stress:
-    """Attack a defence in many ways, and say what is left of it under the worst.
+    """Attack a defence in many ways, and find what is left of it under the worst attack.
 
     Every attack is made at every budget with every seed. Each attack's flips are evaluated twice, whatever they were
     made for: on the model trained on the clean graph (evasion), and on one trained on the attacked graph (poisoning).
-    What is found within a budget counts at larger ones, too.
+    What is found within a budget also counts at larger ones.
 
     Args:
-        graph: with labels and a split, or anything that `as_graph` reads.
+        graph: a graph with labels and a split, or anything that `as_graph` reads.
         defense: the defence, yours or the library's.
-        budgets: how many edges may be flipped: shares of the edges, or numbers.
-        attacks: names, attacks, or classes of such; one with a field `defense` is given the defence there. None takes
-            all that fit. Random flips are always among them, as a control.
+        budgets: edges that may be flipped: shares of the edges, or numbers.
+        attacks: names, attacks, or classes of attacks; one with a field `defense` is given the defence there. None
+            takes all that fit. Random flips are always included, as a control.
         seeds: how often each is repeated, with another attack and another model.
-        unbounded: whether attacks that know the defence are checked with as many flips as there are edges; those that
-            look at every pair of nodes are not on a large graph.
-        path: a file of records: attempts that it has are not made again, new ones are appended; None keeps none. Those
-            made when the defence could not be evaded are made again once it can.
-        jobs: processes side by side; 1 runs everything in this one.
-        device: where the attacks by name compute; a defence has its own.
-        retry: make attempts again that failed before.
-        graph_name: what the graph is called in records.
-        defense_name: what the defence is called there; None takes the name of its class.
+        unbounded: also run attacks that know the defence with as many flips as there are edges; on a large graph, not
+            those that consider every pair of nodes.
+        path: a file of records: attempts in it are not repeated, new ones are appended; None keeps none. Those made
+            when the defence could not be evaded are repeated once it can.
+        jobs: processes to run in parallel; 1 runs everything in this one.
+        device: where attacks given by name compute; a defence has its own device.
+        retry: repeat attempts that failed before.
+        graph_name: name of the graph in records.
+        defense_name: name of the defence there; None takes its class name.
         backbone: name of its model, for the records.
-        command: that asked for it, for the records.
+        command: the command that asked for it, for the records.
         progress: told of each attempt as it begins and as it has ended, then with what came of it; in between, one that
             runs in this process tells what it is doing. If it raises `Stop`, the run ends as by Ctrl-C: what was done
             is kept, and the attempt that was being made is made again by the next one.
 
     Raises:
         GraphError: the graph lacks labels, a split or test nodes.
-        BudgetError: a budget is none, or not one of edges.
+        BudgetError: a budget is not valid, or not one of edges.
         ParameterError: an attack is not known, aims at single nodes or is built for another defence; or there is no
             such device.
         GarnetError: the defence cannot be trained on the graph, or the file cannot be read or written; or what it has

@@ -29,7 +29,7 @@ class Study:
     Attributes:
         title: shown above the table.
         note: shown below it.
-        cells: in the order of the file.
+        cells: cells in the order of the file.
         record: name of the file of records, without its ending; studies that name the same one share its cells. Empty
             for the name of the study's own file.
     """
@@ -44,7 +44,7 @@ def load_study(path: str | Path) -> Study:
     """Read a study.
 
     Raises:
-        ParameterError: there is no such file, it is no TOML, or something in it is not known; the message names it.
+        ParameterError: there is no such file, it is not TOML, or something in it is not known; the message names it.
     """
     try:
         text = read_small(path, _MOST_BYTES).decode()

@@ -44,7 +44,7 @@ app.add_typer(data_app, name="data")
 
 
 def main() -> None:
-    """Run the command; a warning of the library is one line, and an error too, with exit status 1."""
+    """Run the command; warnings and errors of the library are one line each, errors with exit status 1."""
     prepare()
     with warnings.catch_warnings():
         warnings.showwarning = _say_warning
@@ -86,7 +86,7 @@ def _root(
 
 @app.command()
 def doctor() -> None:
-    """Say which versions and devices are here, and what is missing."""
+    """Show the installed versions, the devices, and what is missing."""
     from garnet.cli.doctor import diagnose
 
     table = Table(show_header=False)

@@ -39,7 +39,7 @@ def attack(
             metavar="GRAPH", help="A graph: .npz, .csv, .tsv, .txt, .edges, .mtx, .pt, or a name such as cora."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--attack", "-a", help="Which; --list shows them.")] = None,
+    name: Annotated[str | None, typer.Option("--attack", "-a", help="Name of the attack; --list shows all.")] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", "-b", help="20%, 100 (edges or entries), 50 entries, or 5/target.")
     ] = None,
@@ -47,23 +47,21 @@ def attack(
         Path | None, typer.Option("--output", "-o", help="Where to write the changes, a perturbation (.npz).")
     ] = None,
     graph_output: Annotated[
-        Path | None, typer.Option(help="Where to write the attacked graph as well; the ending says how.")
+        Path | None, typer.Option(help="Where to write the attacked graph, too; the suffix says how.")
     ] = None,
     targets: Annotated[
         str | None, typer.Option(help="Nodes to be misclassified: 1,2,3, or a file that lists them.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     surrogate: Annotated[
-        str | None, typer.Option(help="The model an attack trains for itself, such as gcn.  [default: the attack's]")
+        str | None, typer.Option(help="Surrogate model that the attack trains, e.g. gcn.  [default: the attack's]")
     ] = None,
     victim: Annotated[
-        Path | None, typer.Option(help="A trained model to be fooled instead (.npz, of garnet train -o).")
+        Path | None, typer.Option(help="Trained model to attack instead (.npz, from garnet train -o).")
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Another parameter of the attack; may be given several times."
-        ),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the attack; repeatable."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...  [default: cpu]")] = None,
     split: Annotated[
@@ -71,15 +69,13 @@ def attack(
         typer.Option(help="Shares for training and validation, such as 0.1,0.1.  [default: the graph's own split]"),
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from what is in the output file, if it is there.")
-    ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Show all attacks and end.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the output file, if there is one.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List all attacks and exit.")] = False,
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Attack a graph and write down what was changed. Ctrl-C ends it and keeps what was done; --resume goes on."""
+    """Attack a graph and save the changes. Ctrl-C stops and keeps what was done; --resume continues."""
     if listing:
         _list(as_json)
         return
@@ -142,7 +138,7 @@ def attack(
 
 @contextmanager
 def _stoppable(name: str, progress: Progress) -> Iterator[Progress]:
-    """Let the first Ctrl-C ask the attack to stop, which it does between two steps; a second one aborts as ever."""
+    """Let the first Ctrl-C ask the attack to stop between two steps; a second one aborts as usual."""
     asked = False
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -172,7 +168,7 @@ def _say_written(graph: Graph, output: Path, graph_output: Path | None) -> None:
 
 
 def _require_formats(output: Path, graph_output: Path | None) -> None:
-    """Say now, before hours of work, that something could not be written."""
+    """Complain before hours of work, not after, if something could not be written."""
     from garnet.graph.files import require_writable
 
     if output.suffix.lower() != ".npz":
@@ -183,7 +179,7 @@ def _require_formats(output: Path, graph_output: Path | None) -> None:
 
 
 def _parameters(texts: list[str], **named: str | None) -> dict[str, Any]:
-    """What --set and the options for common parameters say, as Python's values."""
+    """Parameters from --set and from the options for common ones, as Python values."""
     parameters: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -207,7 +203,7 @@ def _value(text: str) -> Any:
 
 
 def _targets(text: str, graph: Graph) -> list[int]:
-    """Node numbers from a list on the command line or in a file; where nodes have names, from those."""
+    """Node numbers from a list on the command line or in a file, which holds names if the nodes have names."""
     from garnet.io.text import read_text, reading
 
     words = text.split(",")
@@ -291,7 +287,7 @@ def _table(title: str, facts: dict[str, Any]) -> Table:
 
 
 def _list(as_json: bool) -> None:
-    """Show every attack that is registered."""
+    """Show every registered attack."""
     from garnet.registry import ATTACKS
 
     rows = []
@@ -309,7 +305,7 @@ def _list(as_json: bool) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("name", "scope", "changes", "needs", "what it does"):
-        # One need below the other leaves the last column room on a narrow terminal.
+        # Stacking the needs leaves the last column room on a narrow terminal.
         table.add_column(
             column, no_wrap=column in ("name", "scope", "changes"), max_width=9 if column == "needs" else None
         )

@@ -54,8 +54,8 @@ def audit(
         typer.Option(
             "--output",
             "-o",
-            help="Where to write all edges, the most suspicious first: .csv or .parquet. With --memory or --cluster a "
-            "folder of such files, and of all nodes.",
+            help="Where to write all edges, the most suspicious first: .csv or .parquet. With --memory or --cluster: a "
+            "folder of such files, for edges and for nodes.",
         ),
     ] = None,
     nodes: Annotated[
@@ -63,52 +63,49 @@ def audit(
     ] = None,
     groups: Annotated[
         Path | None,
-        typer.Option("--groups", help="Where to write the members of groups, dense sets of suspicious edges."),
+        typer.Option("--groups", help="Where to write the members of groups (dense sets of suspicious edges)."),
     ] = None,
     result: Annotated[
         Path | None, typer.Option("--result", help="Also write the audit to this .npz file, for garnet report.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Where to write a report that opens in a browser: .html.")
+        Path | None, typer.Option("--report", help="Where to write a report for the browser: .html.")
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            help="Shares of the labelled nodes for training and validation, such as 0.1,0.1, so that labels count; "
-            "otherwise they do where the graph has a split."
+            help="Shares of the labelled nodes for training and validation, such as 0.1,0.1, so that labels are used; "
+            "without it they are used if the graph has a split."
         ),
     ] = None,
     confirmed: Annotated[
         Path | None,
-        typer.Option(help="Edges known to be true, which teach: a .csv or .tsv with columns source and target."),
+        typer.Option(help="Edges known to be true, to learn from: a .csv or .tsv with columns source and target."),
     ] = None,
-    refuted: Annotated[Path | None, typer.Option(help="Edges known to be made up, which teach, likewise.")] = None,
+    refuted: Annotated[Path | None, typer.Option(help="Edges known to be made up, in the same form.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Edges to show.")] = 10,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     memory: Annotated[
-        str | None, typer.Option(help="Memory that may be used, such as 8GB; the graph is read in pieces, never held.")
+        str | None, typer.Option(help="Memory limit, such as 8GB; the graph is read in pieces, never held whole.")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786, to do the work.")
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(
-            help="With --memory or --cluster: a folder for intermediate files.  [default: that of the output]"
-        ),
+        typer.Option(help="With --memory or --cluster: folder for intermediate files.  [default: the output's folder]"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
+        bool, typer.Option("--dry-run", help="Estimate the time and space it needs; write nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say which edges of a graph should not be believed, and why.
+    """Find the edges of a graph that should not be believed, and say why.
 
-    With --memory or --cluster, a run with an output that was stopped goes on where it was when the same command is
-    given again.
+    With --memory or --cluster, a stopped run with an output continues where it was when you repeat the command.
     """
     from garnet.audit import audit as run
     from garnet.audit.file import save_audit
@@ -273,7 +270,7 @@ def _verdict(found: Audit | TiledAudit) -> str:
 
 
 def _told(found: Audit | TiledAudit) -> str:
-    """What the audit was told besides the edges, a line each."""
+    """What the audit used besides the edges, one line each."""
     from garnet.audit.tiled_audit import TiledAudit
 
     if isinstance(found, TiledAudit):

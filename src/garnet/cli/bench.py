@@ -30,7 +30,7 @@ bench_app = typer.Typer(
 def run(
     study: Annotated[
         Path,
-        typer.Argument(help="A study: a name that 'garnet bench list' has, a TOML file of your own, or unit-test."),
+        typer.Argument(help="A study: a name from 'garnet bench list', your own TOML file, or unit-test."),
     ],
     output: Annotated[
         Path | None,
@@ -38,31 +38,31 @@ def run(
             "--output",
             "-o",
             help="Where records are appended.  [default: STUDY.jsonl, or as the study says, in the folder results if "
-            "the current one has it]",
+            "there is one here]",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to run in parallel.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     retry: Annotated[
-        bool, typer.Option("--retry", help="Run cells again that failed before or had other parameters.")
+        bool, typer.Option("--retry", help="Rerun cells that failed before or had other parameters.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Run all cells again; tables then show what was measured last.")
+        bool, typer.Option("--again", help="Rerun all cells; tables then show the latest measurements.")
     ] = False,
     skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out the cells whose graphs are not here.")
+        bool, typer.Option("--skip-missing", help="Skip the cells whose graphs are not here.")
     ] = False,
     defense: Annotated[
-        list[str] | None, typer.Option(help="What unit-test tests; may be repeated.  [default: garnet]")
+        list[str] | None, typer.Option(help="Defence for unit-test; repeatable.  [default: garnet]")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="What unit-test trains.  [default: gcn]")] = None,
-    scenario: Annotated[str | None, typer.Option(help="Of unit-test: evasion or poisoning.  [default: both]")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Models of unit-test for each cell.  [default: 1]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Model for unit-test.  [default: gcn]")] = None,
+    scenario: Annotated[str | None, typer.Option(help="For unit-test: evasion or poisoning.  [default: both]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Models per cell of unit-test.  [default: 1]")] = None,
 ) -> None:
-    """Measure what the records lack, cell by cell, and show the table. Stopped, it goes on where it was.
+    """Measure the cells that have no record yet, and show the table. A stopped run continues where it was.
 
-    The study unit-test needs no file of its own: it tests defences on all graphs and perturbations of unit_test.npz,
-    which is looked for in GARNET_DATA.
+    The study unit-test needs no TOML file: it tests defences on all graphs and perturbations of unit_test.npz, which
+    is looked for in GARNET_DATA.
     """
     from garnet.bench import runner
     from garnet.bench.shipped import records_of, require_outside
@@ -143,7 +143,7 @@ def list_studies() -> None:
 def _study(
     study: Path, defenses: list[str] | None, backbone: str | None, scenario: str | None, seeds: int | None
 ) -> tuple[Path, Study]:
-    """The study of a name or in a file, or that of the unit test, which alone is told what to measure."""
+    """A study by name or from a file, or the unit test, the only one whose options say what to measure."""
     from garnet.bench.shipped import study_file
     from garnet.bench.study import load_study
     from garnet.bench.unit_test import unit_test_study
@@ -165,7 +165,7 @@ def _study(
 
 
 def _is_unit_test(study: Path) -> bool:
-    """Whether it is the name of the unit test, and not of a file."""
+    """Whether this is the name of the unit test and not of a file."""
     from garnet.bench.unit_test import UNIT_TEST
 
     return str(study) == UNIT_TEST and not study.is_file()
@@ -179,11 +179,11 @@ def show(
     ],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     latex: Annotated[
-        bool, typer.Option("--latex", help="Print LaTeX, the best of each column in bold and what ties with it marked.")
+        bool, typer.Option("--latex", help="Print LaTeX, with the best of each column in bold and its ties marked.")
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row a cell.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per cell.")] = False,
 ) -> None:
-    """Show records as tables; of a study, those that 'garnet bench run' keeps in this folder."""
+    """Show records as tables; for a study, the records that 'garnet bench run' keeps in this folder."""
     from garnet.bench.frame import as_csv_text
     from garnet.bench.shipped import records_file
     from garnet.errors import ParameterError
@@ -207,7 +207,7 @@ def show(
 
 @contextmanager
 def live(total: int = 0) -> Iterator[Progress]:
-    """A bar on standard error with the cells, or attempts, that run, and a line for each that has ended."""
+    """A bar on standard error for the running cells or attempts, and a line for each one that has ended."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -218,7 +218,7 @@ def live(total: int = 0) -> Iterator[Progress]:
 
         def follow(step: Step) -> None:
             running[step.stage] = replace(step, done=0, total=0)
-            if step.total:  # it counts cells: one has ended if it says what came of it, or else begins
+            if step.total:  # it counts cells: one with an outcome has ended, any other begins
                 bar.update(task, completed=step.done, total=step.total)
                 if step.detail:
                     bar.console.print(printable(running.pop(step.stage)), soft_wrap=True)

@@ -28,21 +28,21 @@ def check(
     source: Annotated[
         Path, typer.Argument(metavar="RECORDS|STUDY", help="Records (.jsonl), or the name or file of a study.")
     ],
-    sample: Annotated[int, typer.Option(min=1, help="How many cells are drawn.")] = 5,
+    sample: Annotated[int, typer.Option(min=1, help="Number of cells to draw.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     match: Annotated[
-        str | None, typer.Option(help="Draw only from cells whose name has this in it, such as 'nettack 5, gcn'.")
+        str | None, typer.Option(help="Draw only from cells whose name contains this, such as 'nettack 5, gcn'.")
     ] = None,
     longest: Annotated[
-        float | None, typer.Option(min=0, help="Draw only from cells that took at most so many seconds.")
+        float | None, typer.Option(min=0, help="Draw only from cells that took at most this many seconds.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Append what is measured now to this file of records.")
+        Path | None, typer.Option("--output", "-o", help="Append the new measurements to this file of records.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to run in parallel.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
 ) -> None:
-    """Measure a sample of recorded cells again and compare. Ends with 1 if one does not come out; records stay as are.
+    """Measure a sample of recorded cells again and compare. Exits with 1 if one disagrees; records are not changed.
 
     Two means agree if they differ by at most two standard errors, which one pair in twenty does not by chance alone.
     """
@@ -79,7 +79,7 @@ def check(
 
 @contextmanager
 def _records(output: Path | None) -> Iterator[Path]:
-    """The file for records that somebody named, or one that is gone in the end."""
+    """The file named for the new records, or else a temporary one."""
     from garnet.io.failures import writing
     from garnet.io.scratch import Scratch
 
@@ -93,7 +93,7 @@ def _records(output: Path | None) -> Iterator[Path]:
 
 
 def _chosen(found: Recorded, sample: int, seed: int, match: str | None, longest: float | None) -> dict[Cell, Record]:
-    """The records that are drawn, each with its cell."""
+    """The drawn records, by cell."""
     from garnet.bench.recheck import can_be_checked, cell_of, drawn
 
     cells = {cell.key: cell for cell in found.cells or ()}

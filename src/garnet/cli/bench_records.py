@@ -21,14 +21,14 @@ _MOST_NAMED = 20
 
 
 class Recorded(NamedTuple):
-    """What has been measured of a study, or is in a file of records.
+    """What has been measured of a study, or what a file of records holds.
 
     Attributes:
-        path: of the records.
-        title: of the study, or the name of the file.
-        note: of the study.
-        cells: that the study has; None for a file of records.
-        records: the latest of each key, those of other studies in the same file among them.
+        path: path of the records.
+        title: title of the study, or name of the file.
+        note: note of the study.
+        cells: cells of the study; None for a file of records.
+        records: the latest for each key, including those of other studies in the same file.
     """
 
     path: Path
@@ -39,14 +39,14 @@ class Recorded(NamedTuple):
 
     @property
     def chosen(self) -> tuple[Record, ...]:
-        """The records of the study's cells, as far as there are any, or all of the file."""
+        """The records of the study's cells that have been measured, or all records of the file."""
         if self.cells is None:
             return tuple(self.records.values())
         return tuple(self.records[cell.key] for cell in self.cells if cell.key in self.records)
 
 
 def read_recorded(source: Path) -> Recorded:
-    """The records in a file, or those of a study; lines that are no records are named on standard error.
+    """The records in a file or of a study; lines that are not records are reported on standard error.
 
     Args:
         source: the records, or the file or the name of the study.
@@ -68,7 +68,7 @@ def read_recorded(source: Path) -> Recorded:
 
 
 def say_damages(path: Path, damages: tuple[Damage, ...]) -> None:
-    """Name the lines of a file of records that could not be read."""
+    """Report the lines of a file of records that could not be read."""
     for damage in damages[:_MOST_NAMED]:
         err.print(f"{printable(path)}, line {damage.line}: {printable(damage.why)}; left out", soft_wrap=True)
     if (more := len(damages) - _MOST_NAMED) > 0:
@@ -81,10 +81,10 @@ def show_tables(
     """Print records as tables.
 
     Args:
-        title: above each.
-        note: below each.
-        cells: that the tables should have; None takes those of the records, and stress tests among them.
-        records: one a cell.
+        title: shown above each table.
+        note: shown below each table.
+        cells: cells to show; None takes those of the records, stress tests included.
+        records: one for each cell.
         style: `drawn`, `markdown` or `latex`.
     """
     from garnet.bench.latex import as_latex
@@ -125,7 +125,7 @@ def _draw(table: Table) -> None:
     console = out if out.is_terminal else Console(highlight=False, markup=False, emoji=False, width=10_000)
     console.print(drawn)
     for line in table.below:
-        # A note may have lines of its own.
+        # A note may have line breaks of its own.
         out.print("\n".join(map(printable, line.splitlines())), soft_wrap=True)
 
 

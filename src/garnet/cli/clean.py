@@ -17,13 +17,13 @@ from garnet.cli.disk import amount
 
 def clean(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to look.")] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Remove what dead runs have left there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove what dead runs have left.")] = False,
 ) -> None:
-    """Show what runs that were killed have left in a folder, and remove it when told to.
+    """Show what killed runs have left in a folder, and remove it with --yes.
 
-    Only directories that a run made itself are ever removed. Those of runs at work never are, nor is one that holds an
-    earlier result because its run was killed while it replaced that: repeat its command. Do not remove one whose
-    command you mean to repeat: it goes on from there.
+    Only directories that a run made itself are ever removed, never those of a run still at work. One that holds an
+    earlier result, because its run was killed while replacing it, is kept too: repeat its command. Do not remove one
+    whose command you mean to repeat: it continues from there.
     """
     from garnet.errors import GarnetError
     from garnet.io.scratch import discard, left_behind, state_of
@@ -62,7 +62,7 @@ def _time(seconds: float) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Bytes in a folder, from which files may vanish meanwhile."""
+    """Bytes in a folder whose files may vanish meanwhile."""
     size = 0
     for inner, _, files in os.walk(folder):
         for name in files:

@@ -1,4 +1,4 @@
-"""What the commands share: two consoles, the graph they are given, and a line that follows the work."""
+"""What the commands share: two consoles, reading the graph, and a progress line."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from garnet.graph.graph import Graph
     from garnet.progress import Progress, Step
 
-# What is printed is mostly text of the user's, in which [red] and :bell: are no orders.
+# Most of what is printed is the user's own text, in which [red] and :bell: are not markup.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A graph: .npz, .csv, .tsv, .txt, .edges, .parquet, .mtx, .graphml, .gexf, .gml, .json (text with .gz, "
-        "too), .pt, OGB's folder, or a name such as cora."
+        help="A graph: .npz, .csv, .tsv, .txt, .edges, .parquet, .mtx, .graphml, .gexf, .gml, .json (text may be .gz), "
+        ".pt, an OGB folder, or a name such as cora."
     ),
 ]
-Symmetrize = Annotated[bool, typer.Option("--symmetrize", help="Accept a directed graph; keep each edge both ways.")]
+Symmetrize = Annotated[bool, typer.Option("--symmetrize", help="Accept a directed graph; make its edges undirected.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def printable(text: object) -> str:
-    r"""Text of a file, or a path, as it can be printed: what could drive a terminal, or break it, is written out.
+    r"""Text of a file, or a path, safe to print: characters that could control or break a terminal are escaped.
 
     Example:
         >>> print(printable("[red]\x1b[2J\ud800"))
@@ -48,25 +48,25 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """The same of several lines."""
+    """The same for text of several lines."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Print a line for each of some sentences that nobody should overlook."""
+    """Print sentences that nobody should overlook, one per line."""
     for sentence in sentences:
         err.print(Text("warning:", style="bold yellow"), printable(sentence), soft_wrap=True)
 
 
 def say_json(facts: object) -> None:
-    """Print one JSON value, in letters that every terminal has."""
+    """Print one JSON value in ASCII."""
     out.print_json(json.dumps(facts), ensure_ascii=True)
 
 
 def read_graph(source: Path, symmetrize: bool) -> Graph:
-    """The graph in a file or folder or, if there is none, the one of that name in the catalogue.
+    """The graph in a file or folder or, failing that, the catalogue's graph of that name.
 
-    What was found out of a table, and what was dropped and merged, is said.
+    Prints what was inferred about a table, and what was dropped and merged.
     """
     from garnet.graph.graph import read_graph
 
@@ -79,14 +79,14 @@ def read_graph(source: Path, symmetrize: bool) -> Graph:
 
 
 def named_graph(source: Path) -> Graph | None:
-    """The graph of that name in the catalogue; None if there is none, or a file that is called so."""
+    """The catalogue's graph of that name; None if there is none, or if a file has that name."""
     from garnet.datasets import load, names
 
     return load(str(source)) if not source.exists() and str(source) in names() else None
 
 
 def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
-    """The graph with its own split, or with one of these shares."""
+    """The graph with its own split, or with a random one of these shares."""
     from garnet.datasets import random_split
     from garnet.errors import GraphError, ParameterError
     from garnet.graph.graph import as_graph
@@ -111,10 +111,10 @@ def with_split(graph: Graph, split: str | None, seed: int) -> Graph:
 
 @contextmanager
 def stages(*, lasting: bool = False) -> Iterator[Progress]:
-    """A line on the terminal that follows the stages as they run, with the time that each takes.
+    """A line on the terminal that follows the stages as they run, and times each.
 
     Args:
-        lasting: where there is no terminal, a line with the time of day for each stage instead, for work of hours.
+        lasting: for work of hours: without a terminal, print a line with the time of day for each stage instead.
     """
     if not err.is_terminal:
         yield (
@@ -129,7 +129,7 @@ def stages(*, lasting: bool = False) -> Iterator[Progress]:
 
 
 class _Line:
-    """The line on the terminal: the stage and how far it is, with the time since it began."""
+    """The line on the terminal: the stage, its progress and the time since it began."""
 
     def __init__(self, line: Live) -> None:
         self._line, self._stage = line, ""
@@ -143,7 +143,7 @@ class _Line:
 
 
 def number(text: str, name: str, word: str, kind: type, *others: str) -> Any:
-    """A number, or one of the words that may stand for it."""
+    """A number, or one of the words allowed in its place."""
     if text in (word, *others):
         return text
     try:

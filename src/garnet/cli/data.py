@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from garnet.cli.console import Json, err, out, printable, say_json
 
 data_app = typer.Typer(
-    help="The graphs that are known by name: which are here, and getting others.",
+    help="The graphs known by name: list them, and download those that are missing.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -20,7 +20,7 @@ data_app = typer.Typer(
 
 @data_app.command("list")
 def list_graphs(as_json: Json = False) -> None:
-    """Name the graphs that commands and studies know, with what is here of each and where to get what is not."""
+    """List the graphs known by name, with what is here of each and where to get what is not."""
     from garnet.datasets.holdings import holdings
 
     found = holdings()
@@ -42,14 +42,14 @@ def list_graphs(as_json: Json = False) -> None:
 def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Graphs that 'garnet data list' names.")],
 ) -> None:
-    """Download graphs into the cache, where they are not here yet; what was downloaded is compared with the catalogue.
+    """Download missing graphs into the cache, and check each download against the catalogue.
 
-    Graphs come from where PyTorch Geometric has them, as arrays of numbers alone. The cache is the folder named by
+    Graphs come from PyTorch Geometric's sources, as plain arrays of numbers. The cache is the folder named by
     GARNET_CACHE, else garnet in XDG_CACHE_HOME or ~/.cache.
     """
     from garnet.datasets.holdings import fetched, holding
 
-    chosen = [holding(name) for name in names]  # a name that is not known stops all before the first download
+    chosen = [holding(name) for name in names]  # an unknown name stops everything before the first download
     for one in chosen:
         if one.is_here:
             err.print(f"{one.name} is here already: {printable(one.path or 'a part of the library')}", soft_wrap=True)

@@ -47,7 +47,7 @@ def demo(
     from garnet.training.loop import Training
 
     require_page(report)
-    # A demonstration is there to be repeated, so it may replace its own page.
+    # A demonstration is meant to be repeated, so it may replace its own page.
     outputs = Outputs(context, written=["report"], replaceable=[report] if _is_ours(report) else [])
     clean = load("cora", split="random")
     seeds = range(seed, seed + _MODELS)
@@ -114,7 +114,7 @@ def demo(
 
 
 def _mended(graph: Graph, before: Sequence[Predictor], after: Sequence[Predictor]) -> tuple[int, ...]:
-    """The test nodes that all models before had wrong and all models after have right."""
+    """The test nodes that all models got wrong before and all get right after."""
     import numpy as np
 
     wrong, right = (
@@ -126,7 +126,7 @@ def _mended(graph: Graph, before: Sequence[Predictor], after: Sequence[Predictor
 
 
 def _is_ours(report: Path) -> bool:
-    """Whether an earlier demonstration wrote a page, and nobody has changed it since."""
+    """Whether an earlier demonstration wrote the page and nobody has changed it since."""
     from garnet.io.stamp import stamp_of
 
     return stamp_of(report) is not None and f"<title>{_TITLE}</title>" in report.read_text("utf-8", "replace")
@@ -137,7 +137,7 @@ def _spread(values: list[float]) -> str:
 
 
 def _histogram(result: Purification, planted: Any, bins: int = 12, width: int = 44) -> str:
-    """Scores of true edges and of the attack's as bars of text, the nearest on top."""
+    """Text histograms of the scores of true edges and of the attack's, the nearest on top."""
     import numpy as np
 
     from garnet.graph.edges import contains

@@ -31,13 +31,13 @@ _MMAP_THRESHOLD = -3  # as glibc numbers its settings
 
 
 def names_a_file(output: Path) -> bool:
-    """Whether a path has an ending that says how to write a graph; if not, it is a folder for tiles or a table."""
+    """Whether a path has the suffix of a graph format; if not, it is a folder for tiles or a table."""
     from garnet.errors import GraphError
     from garnet.io.formats import format_of
     from garnet.places.edge_table import is_table
 
     try:
-        # The method of a path fails where a name is too long, which is said later.
+        # Path's own method fails on a name that is too long, which is reported later.
         return bool(format_of(output, "write")) and not os.path.isdir(output) and not is_table(output)  # noqa: PTH112
     except GraphError:
         return False
@@ -46,7 +46,7 @@ def names_a_file(output: Path) -> bool:
 def purify_on_disk(
     purifier: GARNET, source: Path, place: OnDisk | OnCluster, *, symmetrize: bool
 ) -> dict[str, Any] | None:
-    """Purify a graph in tiles, or go on with it; gives the figures, or None if it was done already."""
+    """Purify a graph in tiles, or continue; returns the figures, or None if it was done already."""
     from garnet.graph.files import left_out
     from garnet.graph.graph import Graph
     from garnet.places.edge_table import EdgeTable
@@ -68,7 +68,7 @@ def purify_on_disk(
 
 
 def place_of(memory: str | None, cluster: str | None, **options: Any) -> OnDisk | OnCluster:
-    """The place that --memory and --cluster ask for, one of which is said."""
+    """The place that --memory or --cluster asks for; one of them is given."""
     from garnet.places.on_disk import OnCluster, OnDisk
 
     if cluster is not None:
@@ -78,7 +78,7 @@ def place_of(memory: str | None, cluster: str | None, **options: Any) -> OnDisk 
 
 @contextmanager
 def going_on(place: TiledPlace) -> Iterator[Progress]:
-    """Long work in a place other than memory, which tells what of it was done before, and can be stopped."""
+    """Long work outside memory, which reports what was done before and can be stopped."""
     from garnet.io.journal import stages_done
     from garnet.io.targets import require_scratch
     from garnet.places.on_disk import OnCluster
@@ -104,16 +104,16 @@ def say_estimate(
     as_json: bool,
     settings: bool = True,
 ) -> None:
-    """Print about what a purification or an audit would take.
+    """Print an estimate of what a purification or an audit would take.
 
     Args:
-        reckon: gives that for a graph of some size.
+        reckon: makes the estimate for a graph of some size.
         source: the graph.
         output: where the result would be.
-        place: where the work would be done; None is in memory.
+        place: where the work would be done; None means in memory.
         symmetrize: accept a directed graph.
         as_json: print one JSON object.
-        settings: say which settings the graph would have.
+        settings: also print the settings that the graph would get.
     """
     _hush_dask()
     found = reckon(_extent(source, place, symmetrize))
@@ -156,7 +156,7 @@ def say_estimate(
 
 
 def _said_of(workers: Workers) -> str:
-    """A cluster in a line."""
+    """A cluster in one line."""
     each = f"{amount(workers.memory)} for each process"
     if workers.at_once > 1:
         each += f", which does {workers.at_once} tasks at once"
@@ -164,7 +164,7 @@ def _said_of(workers: Workers) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words that a person reads at a glance, no more exact than they are."""
+    """Seconds in words that read at a glance, with no false precision."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"
@@ -179,18 +179,18 @@ def amount(size: int) -> str:
 
 
 def _give_back_large_blocks() -> None:
-    """Have malloc ask the system for every block above a megabyte, and give it back when it is freed.
+    """Make malloc ask the system for every block above a megabyte, and return it once freed.
 
     By default it learns to keep blocks of up to 32 MB in its heap, and a process that allocates and frees thousands of
-    them holds more than it uses. It is a setting of the whole process, and so for a command to make, never for the
-    library. Where malloc has none such, nothing is done.
+    them holds more than it uses. The setting affects the whole process, so it is for a command to make, never for the
+    library. Where malloc has no such setting, nothing is done.
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 def _hush_dask() -> None:
-    """Keep Dask's client from printing the trace of a connection that is lost: the command says so in a sentence."""
+    """Keep Dask's client from printing the traceback of a lost connection: the command reports it in a sentence."""
     with suppress(ImportError):
         import distributed  # noqa: F401 - which sets its levels when it is first imported
 
@@ -200,13 +200,13 @@ def _hush_dask() -> None:
 
 @contextmanager
 def _stoppable(*, resumes: bool) -> Iterator[None]:
-    """Ctrl-C ends the process at once, which the intermediate files survive as they do any other end."""
+    """Let Ctrl-C end the process at once; the intermediate files survive that like any other end."""
     if not resumes:
         yield
         return
 
     def stop(*_: object) -> NoReturn:
-        # An exception would be lost if it were raised while Python removes a file of something that is forgotten.
+        # An exception raised while Python finalises a forgotten object and removes its file would be lost.
         err.show_cursor(True)
         os.write(2, b"\nstopped; the same command goes on where it was\n")
         os._exit(_INTERRUPTED)

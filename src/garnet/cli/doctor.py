@@ -7,7 +7,7 @@ import platform
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-_LOOK = 0.3  # seconds for which other programs are watched
+_LOOK = 0.3  # seconds to watch other programs
 _NEEDED = ("numpy", "scipy", "torch", "typer", "rich", "jinja2")
 _OPTIONAL = {
     "torch_geometric": "PyG Data in and out",
@@ -36,7 +36,7 @@ def diagnose() -> list[tuple[str, str]]:
 
 
 def _processors(threads: int) -> list[tuple[str, str]]:
-    """Processors, what limits them, and with how many threads calls work now."""
+    """Processors, what limits them, and how many threads calls use now."""
     from garnet.processors import Load, allowed
 
     able, load = allowed(), Load()

@@ -1,4 +1,4 @@
-"""What the commands say of models' predictions: every figure, the one that fits the labels first."""
+"""What the commands report of models' predictions: every metric, the one that suits the labels first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_CLASSES = 10
 
 
 def figures(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The verdicts on several models, on the same nodes, as JSON has them: means, and what each model has."""
+    """The verdicts on several models, on the same nodes, for JSON: means, and each model's own."""
     first = verdicts[0]
     return {
         "headline": first.headline,
@@ -33,11 +33,11 @@ def figures(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def lines(facts: dict[str, Any], *, test: bool = True) -> list[tuple[str, str]]:
-    """The same in names and words, the headline first.
+    """The same as names and text, the headline first.
 
     Args:
-        facts: of `figures`, and `classes`, what they are called.
-        test: whether they are of test nodes, which the first lines then say.
+        facts: what `figures` returns, and `classes`, their names.
+        test: whether they are for test nodes, as the first lines then say.
     """
     count, where = len(facts["accuracy"]["seeds"]), "test " if test else ""
     models = f", {count} seed{'' if count == 1 else 's'}" if test else ""
@@ -75,13 +75,13 @@ def _over_models(values: Iterable[float]) -> dict[str, Any]:
 
 
 def _by_class(rows: Iterable[Sequence[float]]) -> list[float | None]:
-    """The mean over models for each class; None where no model has any."""
+    """The mean over models for each class; None where no model has a value."""
     columns = [[value for value in column if math.isfinite(value)] for column in zip(*rows, strict=True)]
     return [sum(column) / len(column) if column else None for column in columns]
 
 
 def _models_by_class(missed: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """How many models miss each of the classes that any of them misses."""
+    """How many models miss each class that any of them misses."""
     every = sorted({one for classes in missed for one in classes})
     return {str(one): sum(one in classes for classes in missed) for one in every}
 
@@ -97,7 +97,7 @@ def _number(figure: dict[str, Any]) -> str:
 
 
 def _recalls(shares: Sequence[float | None], called: Sequence[str]) -> str:
-    """Those of few classes in their order, of many the least."""
+    """Recalls of a few classes in their order; of many classes, the lowest."""
     known = {one: share for one, share in enumerate(shares) if share is not None}
     order = list(known) if len(known) <= _MOST_CLASSES else sorted(known, key=lambda one: known[one])
     said = ", ".join(f"{called[one]}: {known[one]:.0%}" for one in order[:_MOST_CLASSES])

@@ -26,19 +26,19 @@ _TABLES = (".csv", ".tsv", ".txt", ".edges", ".parquet")
 _HEAD = ("source", "target", "score", "verdict", "reason")
 _STREAM = "-"
 _REMEMBERED = 256
-"""Edges of a new node that are kept in mind, so that a line is answered in milliseconds however many come."""
+"""Edges of a new node that are remembered, so that a line takes milliseconds to answer however many come."""
 
 
 def judge(
     context: typer.Context,
     result: Annotated[
-        Path, typer.Argument(metavar="RESULT", help="What garnet purify --result or garnet audit --result wrote.")
+        Path, typer.Argument(metavar="RESULT", help="A file from garnet purify --result or garnet audit --result.")
     ],
     new: Annotated[
         Path,
         typer.Argument(
             metavar="NEW",
-            help="Edges that came later, by the names of their nodes: .csv, .tsv, .txt, .edges (with .gz too) or "
+            help="Edges that came later, by node names: .csv, .tsv, .txt, .edges (may be .gz) or "
             ".parquet; or - to read lines from standard input, and answer each at once.",
         ),
     ],
@@ -48,7 +48,7 @@ def judge(
             "--output", "-o", help="Where to write source, target, score, verdict and reason: .csv or .parquet."
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Edges to show, the least believed.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="Edges to show, the least believable.")] = 10,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -96,7 +96,7 @@ def judge(
 
 
 def _judging(path: Path) -> Any:
-    """What judges by what `--result` of a command wrote."""
+    """The judge for a file that a command's `--result` wrote."""
     from garnet.errors import GraphError
     from garnet.io.archive import Archive
     from garnet.io.text import reading
@@ -118,19 +118,19 @@ def _judging(path: Path) -> Any:
 
 
 def _columns(path: Path, *, texts: bool) -> list[np.ndarray[Any, Any]]:
-    """The names of both ends of each row."""
+    """The names of both endpoints of each row."""
     import numpy as np
 
     from garnet.io.formats import open_path
 
     pieces = list(open_path(path, options=said_of_tables()[0]).edges(None))
     columns = [np.concatenate([piece[end] for piece in pieces]) for end in (0, 1)]
-    # Of a list in which all names spell integers, the reader makes these.
+    # The reader turns a list whose names are all integers into integers.
     return [column.astype(str) for column in columns] if texts else columns
 
 
 def _texts(found: Verdicts) -> Any:
-    """Scores as a table of text has them: an empty cell where there is none."""
+    """Scores for a text table: an empty cell where there is none."""
     import numpy as np
 
     return np.array(["" if score != score else f"{score:.6g}" for score in found.score.tolist()], dtype=np.str_)
@@ -154,9 +154,9 @@ def _say(found: Verdicts, source: Path, top: int) -> None:
 
 
 def _answer(result: Path) -> None:
-    """Judge each line of standard input as it comes, and answer with a line.
+    """Judge each line of standard input as it comes, and answer with one line.
 
-    What a line tells of a new node stays in mind: its next edge is judged with those before.
+    A new node's edges are remembered: its next edge is judged together with those before.
     """
     from garnet.errors import GraphError
     from garnet.purify.verdicts import Tally
@@ -186,7 +186,7 @@ def _answer(result: Path) -> None:
 
 
 def _pairs(lines: io.TextIOBase | Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The two names of each line that has any, with its number; a header of known words is left out."""
+    """The two names on each line that is not empty, with its number; a header of known words is skipped."""
     from garnet.errors import GraphError
     from garnet.io.table_layout import HEADERS
     from garnet.io.text_rows import LONGEST_NAME
@@ -212,13 +212,13 @@ def _pairs(lines: io.TextIOBase | Any) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def _numbered(lines: io.TextIOBase | Any) -> Iterator[tuple[int, str]]:
-    """Lines as they come, from 1 on."""
+    """Lines as they come, numbered from 1."""
     from garnet.errors import GraphError
 
     number = 0
     try:
         for number, line in enumerate(lines, 1):
-            # A terminal's letters that could not be read stand there as halves of pairs.
+            # Bytes from the terminal that could not be decoded appear as lone surrogates.
             line.encode()
             yield number, line
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""The files that a command writes: asked for before the work, staged while it lasts, put in their places at its end."""
+"""The files that a command writes: checked before the work, staged during it, moved into place at the end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from garnet.cli.console import err, named_graph, printable, say_json
 if TYPE_CHECKING:
     from garnet.io.scratch import Scratch
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
-# What a command may be given without giving anything else for it.
+# What a command may be given without changing its result.
 _ASIDE = ("overwrite", "resume", "scratch", "dry_run", "as_json", "top")
 
 
 class Outputs:
-    """The files of one command. As a context, it has them appear together, when the block ends well.
+    """The output files of one command. As a context manager it makes them appear together when the block succeeds.
 
     Args:
-        context: of the command.
-        written: names of the parameters that are files to write; those that are None are left out.
+        context: the command's context.
+        written: names of the parameters that are files to write; those that are None are skipped.
         read: names of the parameters that are files, folders or names to read.
-        also: other files that are read.
-        replaceable: files that may be replaced though nobody said so.
+        also: other files to read.
+        replaceable: files that may be replaced without `--overwrite`.
 
     Raises:
         GarnetError: a file cannot be written, is written twice, or would replace one that may not be replaced.
@@ -68,7 +68,7 @@ class Outputs:
 
     @property
     def done(self) -> bool:
-        """Whether this very command has written all of them before; if so, that is said."""
+        """Whether this very command has written all of them before; if so, prints that."""
         from garnet.io.scratch import forget
 
         if self._finished:
@@ -77,11 +77,11 @@ class Outputs:
         return self._finished
 
     def staged(self, path: Path, *, complete: bool = True) -> Path:
-        """Where to write a file now, so that it is at `path` in the end.
+        """Where to write a file now for it to end up at `path`.
 
         Args:
             path: one of the files.
-            complete: whether the same command would have nothing more to do.
+            complete: whether repeating the command would have nothing more to do.
         """
         from garnet.io.failures import writing
 
@@ -125,7 +125,7 @@ class Outputs:
                 if complete:
                     stamp(staged, self._runs[name])
                 target = self._paths[name].resolve()
-                ours = stamp_of(target) == self._runs[name]  # now, and not when the work began
+                ours = stamp_of(target) == self._runs[name]  # now, not when the work began
                 publish(staged, target, replace=ours or name in self._replace)
 
     def _by_their_own_names(self, text: str) -> str:
@@ -143,7 +143,7 @@ def say_done(*paths: Path, as_json: bool) -> None:
 
 
 def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: dict[str, Path]) -> dict[str, str]:
-    """What tells the result of this command from all others, for each of the files that it writes."""
+    """What distinguishes this command's result from all others, for each file that it writes."""
     from garnet.io.identity import digest_of
     from garnet.machine import __version__
 
@@ -157,7 +157,7 @@ def _runs(command: str, asked: dict[str, Any], inputs: Sequence[Path], paths: di
 
 
 def _identity(path: Path, written: Iterable[Path]) -> list[Any]:
-    """What tells an input from another: the bytes of files or, of a graph that is known by name, what it holds."""
+    """What distinguishes one input from another: the bytes of files or, for a graph known by name, its contents."""
     from garnet.io.identity import file_identity
     from garnet.places.tiled_place import identity
 

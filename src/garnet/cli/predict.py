@@ -22,21 +22,21 @@ _MOST_CLASSES = 20
 
 def predict(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that garnet train -o has saved (.npz).")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model saved by garnet train -o (.npz).")],
     source: Source,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Where to write what the model says of each node: .csv or .parquet."),
+        typer.Option("--output", "-o", help="Where to write the prediction for each node: .csv or .parquet."),
     ],
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Ask a saved model about the nodes of a graph, which must have the features of the one it was trained on.
+    """Predict classes with a saved model, on a graph with the features of the one it was trained on.
 
-    A committee (garnet train --purify) cleans the graph for itself; any other model reads it as it is. Where the graph
-    has labels, the answers are compared with them.
+    A committee (garnet train --purify) cleans the graph itself; any other model reads it as it is. If the graph has
+    labels, the predictions are compared with them.
     """
     from garnet.errors import ParameterError
     from garnet.io.table_file import require_table, save_table
@@ -76,7 +76,7 @@ def predict(
 
 
 def _judged(answers: Predictor) -> tuple[str | None, Any]:
-    """On which nodes answers can be compared with labels, in words and by number: test nodes, or all that have one."""
+    """Nodes whose predictions can be compared with labels, in words and by number: test nodes, or all labelled ones."""
     import numpy as np
 
     labels, split = answers.graph.labels, answers.graph.split

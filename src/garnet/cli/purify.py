@@ -43,7 +43,7 @@ def purify(
         typer.Option(
             "--output",
             "-o",
-            help="Where to write the purified graph; the ending says how. With --memory or --cluster a folder for its "
+            help="Where to write the purified graph; the suffix says how. With --memory or --cluster: a folder for its "
             "tiles, or for a table of edges if it ends in .parquet, or a file if the graph fits in memory.",
         ),
     ],
@@ -52,31 +52,31 @@ def purify(
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(help="Near neighbours of each node; 0 adds no edges.  [default: as many as the graph calls for]"),
+        typer.Option(help="Nearest neighbours per node; 0 adds no edges.  [default: chosen from the graph]"),
     ] = None,
     only_drop: Annotated[
-        bool, typer.Option("--only-drop", help="Add no edge; those that stay keep their weights.")
+        bool, typer.Option("--only-drop", help="Add no edges; those that stay keep their weights.")
     ] = False,
     support: Annotated[
         str,
         typer.Option(
-            help="Share of the input's edges, the least supported, to doubt; 'none' for all; 'auto' asks edges "
-            "that are planted among them."
+            help="Share of the input's edges, the least supported, to doubt; 'none' for all; 'auto' learns from edges "
+            "planted among them."
         ),
     ] = "auto",
     caution: Annotated[
         float,
         typer.Option(help="With --support auto: how much worse it is to keep a made-up edge than to lose a true one."),
     ] = 7.0,
-    gamma: Annotated[float, typer.Option(help="Share of the base graph's edges to prune, the least critical.")] = 0.1,
+    gamma: Annotated[float, typer.Option(help="Share of the base graph's edges, the least critical, to prune.")] = 0.1,
     features: Annotated[
         str,
-        typer.Option("--features-as", help="How features count: auto, none, raw, low-rank or propagated."),
+        typer.Option("--features-as", help="How features are used: auto, none, raw, low-rank or propagated."),
     ] = "auto",
     tau: Annotated[str, typer.Option(help="Degree regularisation: a number, or 'mean' for the mean degree.")] = "0",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     memory: Annotated[
-        str | None, typer.Option(help="Memory that may be used, such as 8GB; the graph is read in pieces, never held.")
+        str | None, typer.Option(help="Memory limit, such as 8GB; the graph is read in pieces, never held whole.")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786, to do the work.")
@@ -85,35 +85,33 @@ def purify(
     symmetrize: Symmetrize = False,
     save_as: Annotated[
         Path | None,
-        typer.Option("--result", help="Also write what became of every edge to this .npz file, for garnet report."),
+        typer.Option("--result", help="Also write the fate of every edge to this .npz file, for garnet report."),
     ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
             "--ledger",
-            help="Also write every edge, kept, dropped or new, with score and reason: .csv or .parquet; or for Gephi "
+            help="Also write every edge (kept, dropped or new) with score and reason: .csv or .parquet, or for Gephi "
             ".gexf or .graphml.",
         ),
     ] = None,
     nodes_out: Annotated[
         Path | None,
-        typer.Option("--nodes-out", help="Also write every node, with edges or without: .csv or .parquet."),
+        typer.Option("--nodes-out", help="Also write every node, with or without edges: .csv or .parquet."),
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(
-            help="With --memory or --cluster: a folder for intermediate files.  [default: that of the output]"
-        ),
+        typer.Option(help="With --memory or --cluster: folder for intermediate files.  [default: the output's folder]"),
     ] = None,
     overwrite: Overwrite = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say about how long it will take and what it needs; write nothing.")
+        bool, typer.Option("--dry-run", help="Estimate the time and space it needs; write nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Purify a graph and write the result, whole or not at all.
 
-    With --memory or --cluster, a run that was stopped goes on where it was when the same command is given again.
+    With --memory or --cluster, a stopped run continues where it was when you repeat the command.
     """
     from garnet.errors import ParameterError
     from garnet.graph.files import left_out, require_archive, require_writable
@@ -205,7 +203,7 @@ def purify(
 
 
 def _pieces(before: Graph, after: Graph) -> dict[str, int]:
-    """How many components, and nodes without edges, there were and are."""
+    """Numbers of components and of nodes without edges, before and after."""
     from garnet.graph.pieces import Pieces
 
     found = {"before": Pieces.of(before), "after": Pieces.of(after)}
@@ -214,7 +212,7 @@ def _pieces(before: Graph, after: Graph) -> dict[str, int]:
 
 
 def _times(source: Path, graph: Graph) -> NDArray[Any] | None:
-    """When the edges were, if somebody said which column of the table has that."""
+    """The times of the edges, if the user named the column of the table that holds them."""
     from garnet.purify.kept_rows import edge_times
 
     options, _ = said_of_tables()
@@ -224,9 +222,9 @@ def _times(source: Path, graph: Graph) -> NDArray[Any] | None:
 def _write(
     source: Path, graph: Graph, result: Purification, output: Path, staged: Path, times: NDArray[Any] | None
 ) -> None:
-    """Write the purified graph, as a table where the ending says so.
+    """Write the purified graph, as a table if the suffix says so.
 
-    Where nothing may be added to a table, its rows are written as they were, but for those of dropped edges.
+    If nothing may be added to a table, its rows are written as they were, except those of dropped edges.
     """
     from garnet.io.edge_list import TEXT_MARKS, save_edge_list
     from garnet.io.table_file import save_table
@@ -251,7 +249,7 @@ def _write(
 
 
 def say_result(source: Path, output: Path, summary: dict[str, Any], *, as_json: bool) -> None:
-    """Print what became of the edges, and what it cost."""
+    """Print what became of the edges and what it cost."""
     if as_json:
         say_json({"input": str(source), "output": str(output), **summary})
         return
@@ -286,7 +284,7 @@ def _shown(value: object) -> str:
 
 
 def info(source: Source, symmetrize: Symmetrize = False, as_json: Json = False) -> None:
-    """Say what a graph file holds."""
+    """Show what a graph file holds."""
     facts = _facts(read_graph(source, symmetrize))
     if as_json:
         say_json(facts)

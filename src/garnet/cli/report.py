@@ -27,28 +27,28 @@ def report(
         Path,
         typer.Argument(
             metavar="RESULT",
-            help="What --result of purify or audit wrote, a saved model (.npz), a study (.toml), records (.jsonl).",
+            help="A result of purify or audit --result or a saved model (.npz), a study (.toml), or records (.jsonl).",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report, one .html file.")],
     node: Annotated[
         list[str] | None,
         typer.Option(
-            help="Number or name of a node to show, besides those that changed, or that a committee's members disagree "
-            "on, most; may be given again."
+            help="Number or name of a node to show, besides those that changed or that a committee disagrees on "
+            "most; repeatable."
         ),
     ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
-            help="The perturbation that the purified graph had suffered (.npz, of garnet attack -o), to show what "
+            help="The attack on the graph before it was purified (.npz, from garnet attack -o), to show what "
             "became of its edges."
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a report that opens in any browser and needs no network."""
+    """Write a report that opens in any browser, without a network."""
     from garnet.report.page import write_report
 
     require_page(output)
@@ -70,7 +70,7 @@ def command_line() -> str:
 
 
 def require_page(output: Path) -> None:
-    """Refuse, before any work is done, a file that is no page, or could not be written."""
+    """Refuse, before any work is done, a file that is not a page or could not be written."""
     from garnet.errors import ParameterError
     from garnet.io.targets import require_file
 
@@ -80,7 +80,7 @@ def require_page(output: Path) -> None:
 
 
 def _records(source: Path) -> list[Path]:
-    """The records that a report of a study reads besides the study itself."""
+    """The records that a report on a study reads besides the study itself."""
     from garnet.bench.shipped import is_study, records_of, study_file
     from garnet.bench.study import load_study
 
@@ -90,7 +90,7 @@ def _records(source: Path) -> list[Path]:
 
 
 def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
-    """What a file holds, the title that it brings along, if any, and how many cells a study has."""
+    """What a file holds, its title, if any, and the number of cells if it is a study."""
     from garnet.bench.schema import STRESS
     from garnet.bench.shipped import is_study
     from garnet.cli.bench_records import read_recorded
@@ -112,7 +112,7 @@ def _subject(source: Path) -> tuple[Subject, str | None, int | None]:
 
 
 def _stress(source: Path, records: tuple[Record, ...]) -> Stress:
-    """The one stress test that a file has records of."""
+    """The only stress test in a file of records."""
     from garnet.bench.outcomes import batteries
     from garnet.bench.verdict import Stress
     from garnet.errors import GarnetError
@@ -125,7 +125,7 @@ def _stress(source: Path, records: tuple[Record, ...]) -> Stress:
 
 
 def _saved(source: Path) -> PurificationRecord | Audit | Predictor:
-    """What `--result` of a command, or a model's `save`, wrote."""
+    """What a command's `--result` or a model's `save` wrote."""
     from garnet.audit.file import load_audit
     from garnet.errors import GraphError
     from garnet.io.archive import Archive
@@ -144,7 +144,7 @@ def _saved(source: Path) -> PurificationRecord | Audit | Predictor:
 
 
 def _with_truth(subject: Subject, path: Path) -> PurificationRecord:
-    """The record of a purification that knows which edges an attack had added."""
+    """The record of a purification, with the edges that an attack had added marked."""
     from dataclasses import replace
 
     from garnet.errors import GraphError, ParameterError
@@ -157,7 +157,7 @@ def _with_truth(subject: Subject, path: Path) -> PurificationRecord:
     made = Perturbation.load(path)
     if made.result != subject.before.fingerprint:
         raise GraphError(f"The graph that was purified is not the one that {path} makes; give its own perturbation.")
-    # Of the edges that were flipped, the attacked graph has those that were added.
+    # Of the flipped edges, those in the attacked graph were added.
     added = made.dropped(subject.before)
     if not added.shape[1]:
         raise GraphError(f"{path} adds no edges, so there is nothing to show of them; leave --truth out.")
@@ -165,7 +165,7 @@ def _with_truth(subject: Subject, path: Path) -> PurificationRecord:
 
 
 def _node(text: str, subject: Subject) -> int:
-    """The node of that name or, where there is none, of that number."""
+    """The node of that name or, failing that, of that number."""
     from garnet.errors import ParameterError
 
     holder = getattr(subject, "graph", subject)  # a record of a purification has what it needs of its graphs

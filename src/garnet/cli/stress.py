@@ -27,24 +27,22 @@ def stress(
     defense: Annotated[
         str,
         typer.Option(
-            help="What is attacked: none, a purifier or a defence, such as committee, garnet, rung, or one of yours."
+            help="What to attack: none, a purifier or a defence, such as committee, garnet, rung, or one of yours."
         ),
     ] = "committee",
     budgets: Annotated[
-        str, typer.Option("--budgets", "-b", help="Shares of the edges that may be flipped, or numbers of them.")
+        str, typer.Option("--budgets", "-b", help="Flips allowed: shares of the edges, or numbers of edges.")
     ] = "2%,5%,10%",
     attacks: Annotated[
         str | None,
         typer.Option(help="Names, such as prbcd,metattack; garnet attack --list shows them.  [default: all that fit]"),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="How often each attack is repeated, each time on another model.")
-    ] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions of each attack, each on another model.")] = 3,
     backbone: Annotated[
         str | None, typer.Option(help="gcn, gprgnn, h2gcn, linkx, mlp.  [default: gprgnn, or the defence's own]")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Steps of training at most.  [default: 300, or the defence's own]")
+        int | None, typer.Option(min=1, help="Training steps at most.  [default: 300, or the defence's own]")
     ] = None,
     split: Annotated[
         str | None,
@@ -56,28 +54,28 @@ def stress(
         typer.Option(
             "--output",
             "-o",
-            help="Where records are appended (.jsonl); what it has is not run again, so a stopped run goes on.",
+            help="Where records are appended (.jsonl); recorded attacks are not rerun, so a stopped run continues.",
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Where to write a report that opens in a browser: .html.")
+        Path | None, typer.Option("--report", help="Where to write a report for the browser: .html.")
     ] = None,
     unbounded: Annotated[
         bool,
         typer.Option(
-            "--unbounded/--no-unbounded", help="Check attacks that know the defence with as many flips as edges."
+            "--unbounded/--no-unbounded", help="Also run attacks that know the defence with as many flips as edges."
         ),
     ] = True,
-    retry: Annotated[bool, typer.Option("--retry", help="Repeat the attempts that failed before.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side.")] = 1,
+    retry: Annotated[bool, typer.Option("--retry", help="Rerun attempts that failed before.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to run in parallel.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Attack a defence on a graph with labels in every way, and say what is left of it under the worst attack.
+    """Attack a defence on a labelled graph in every way, and show what is left of it under the worst attack.
 
-    Figures come with checks that tell a strong defence from a weak attack.
+    The figures come with checks that distinguish a strong defence from a weak attack.
     """
     from garnet.bench.stress import stress as run
     from garnet.graph.budget import Budget
@@ -121,7 +119,7 @@ def stress(
 
 
 def _require_places(source: Path, output: Path | None, report: Path | None) -> None:
-    """Refuse places that records or a report cannot be written to."""
+    """Refuse paths to which the records or the report cannot be written."""
     from garnet.errors import ParameterError
     from garnet.io.targets import require_apart, require_file, require_other
 
@@ -136,7 +134,7 @@ def _require_places(source: Path, output: Path | None, report: Path | None) -> N
 
 
 def _defended(name: str, backbone: str | None, epochs: int | None, device: str) -> Defense:
-    """The defence of a name, as the options have it."""
+    """The named defence, with the options applied."""
     from garnet.defenses.lookup import named_defense, takes_training
     from garnet.errors import ParameterError
 
@@ -168,7 +166,7 @@ def _facts(found: Stress) -> dict[str, Any]:
 
 
 def _end(found: Stress, output: Path | None, report: Path | None) -> None:
-    """Say what was written and what went wrong; the status is that of the checks and attempts."""
+    """Print what was written and what went wrong; checks and attempts set the exit status."""
     battery = found.battery
     if battery.missing:
         hope = "the same command goes on" if output is not None else "with -o the same command would go on"

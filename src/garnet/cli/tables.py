@@ -1,4 +1,4 @@
-"""What may be said of the tables that a command reads: options that every command with a graph has."""
+"""Options for the tables that a command reads, shared by every command that takes a graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from garnet.graph.node_table import NodeTable
     from garnet.io.table_layout import TableOptions
 
-# What was said to the command that runs; typer has a context of its own, which not all its versions share with click.
+# The running command's options; typer has its own context, which not all its versions share with click.
 _SAID: ContextVar[Mapping[str, Any] | None] = ContextVar("said of tables", default=None)
 
 
 def _option(kind: Any, flag: str, text: str, metavar: str) -> tuple[str, Any]:
-    # A list, although one is wanted, so that a second is seen and not quietly taken for the first.
+    # A list, although one value is wanted, so that a second one is noticed and not silently ignored.
     return flag, Annotated[list[kind] | None, typer.Option(flag, metavar=metavar, help=text)]
 
 
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "header": (
         "--header",
         Annotated[
-            bool | None, typer.Option("--header/--no-header", help="Whether the first row of a text is a header.")
+            bool | None, typer.Option("--header/--no-header", help="Whether the first row of a text file is a header.")
         ],
     ),
     "time_column": _option(str, "--time", "The column of times, which written tables keep.", "COLUMN"),
@@ -65,11 +65,11 @@ _OF_NODES = ("node_table", "id_column", "label_column", "feature_columns", "spli
 
 
 def reads_tables(command: Callable[..., None], *, nodes: bool = True) -> Callable[..., None]:
-    """The command with the options for tables, which `said_of_tables` gives while it runs.
+    """Add the options for tables to a command; `said_of_tables` returns their values while it runs.
 
     Args:
-        command: which has none of them.
-        nodes: whether it reads tables of nodes, too.
+        command: a command without them.
+        nodes: whether it also reads tables of nodes.
     """
     options = {name: option for name, option in _OPTIONS.items() if nodes or name not in _OF_NODES}
     hints = get_type_hints(command, include_extras=True)
@@ -95,7 +95,7 @@ def reads_tables(command: Callable[..., None], *, nodes: bool = True) -> Callabl
 
 
 def _only(flag: str, values: Any) -> Any:
-    """The one value of an option."""
+    """The only value of an option."""
     from garnet.errors import ParameterError
 
     if not isinstance(values, list):
@@ -107,7 +107,7 @@ def _only(flag: str, values: Any) -> Any:
 
 
 def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
-    """What was said of the tables to the command that runs now."""
+    """The running command's options for tables."""
     from garnet.errors import ParameterError
     from garnet.graph.node_table import ALL, NodeTable
     from garnet.io.table_layout import TableOptions
@@ -145,7 +145,7 @@ def said_of_tables() -> tuple[TableOptions, NodeTable | None]:
 
 
 def require_plain_tables() -> None:
-    """Refuse what is said of tables where they are read in pieces, by the names of their columns alone."""
+    """Refuse options for tables that are read in pieces, by their column names alone."""
     from garnet.errors import ParameterError
 
     options, nodes = said_of_tables()

@@ -47,14 +47,12 @@ def train(
         bool,
         typer.Option(
             "--purify",
-            help="Do not trust the graph: train a committee on several views of it; short for --defense committee.",
+            help="Do not trust the graph: train a committee on several views of it (same as --defense committee).",
         ),
     ] = False,
     defense: Annotated[
         str | None,
-        typer.Option(
-            help="A purifier or a defence of its own, such as committee, garnet, gnnguard, rung.  [default: none]"
-        ),
+        typer.Option(help="A purifier or another defence, such as committee, garnet, gnnguard, rung.  [default: none]"),
     ] = None,
     backbone: Annotated[
         str | None,
@@ -63,19 +61,19 @@ def train(
             "[default: gprgnn, or the defence's own]"
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many models; they are trained together.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of models, trained together.")] = 10,
     split: Annotated[
         str | None,
         typer.Option(help="Shares for training and validation, such as 0.1,0.1.  [default: the graph's own split]"),
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Steps at most.  [default: 300, or the defence's own]")
+        int | None, typer.Option(min=1, help="Training steps at most.  [default: 300, or the defence's own]")
     ] = None,
     lr: Annotated[
         list[float] | None,
         typer.Option(
-            help="Step size; given several times, the best on validation counts.  [default: 0.01 and 0.05, or the "
+            help="Learning rate; of several, the best on validation is used.  [default: 0.01 and 0.05, or the "
             "defence's own]"
         ),
     ] = None,
@@ -83,39 +81,39 @@ def train(
         float | None, typer.Option(help="Weight decay.  [default: 0.00005, or the defence's own]")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Nodes of a mini-batch with sampled neighbours.  [default: all at once]")
+        int | None, typer.Option(min=1, help="Nodes per mini-batch, with sampled neighbours.  [default: all at once]")
     ] = None,
     class_weights: Annotated[
         str | None,
         typer.Option(
-            help="balanced, so that a rare class counts as much as others, or a number for each class, such as 1,20.  "
+            help="balanced, so that rare classes count as much as others, or a number for each class, such as 1,20.  "
             "[default: every node counts the same]"
         ),
     ] = None,
     predictions: Annotated[
         Path | None,
-        typer.Option("--predictions", help="Where to write what the best model says of each node: .csv or .parquet."),
+        typer.Option("--predictions", help="Where to write the best model's predictions: .csv or .parquet."),
     ] = None,
     save_as: Annotated[
         Path | None,
         typer.Option(
             "--result",
-            help="With --purify: train on the graph as it is, too, and write what GARNET makes of its edges and the "
+            help="With --purify: also train on the graph as it is, and write what GARNET does to its edges and the "
             "accuracy before and after to this .npz file, for garnet report.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Where to write a report on the best model that opens in a browser: .html."),
+        typer.Option("--report", help="Where to write a report on the best model for the browser: .html."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     symmetrize: Symmetrize = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Train models on a graph with labels, and say how well they do on its test nodes.
+    """Train models on a labelled graph, and show how well they do on its test nodes.
 
-    Of a graph without features they read one-hot node numbers.
+    Without features they read one-hot node numbers.
     """
     from garnet.backbones.base import ONE_HOT
     from garnet.defenses.lookup import gives_model, named_defense, takes_training
@@ -208,7 +206,7 @@ def chosen_defense(defense: str | None, purify: bool, backbone: str | None) -> s
 
 
 def chosen_weights(text: str) -> str | tuple[float, ...]:
-    """Class weights as somebody typed them."""
+    """Class weights from the text of the option."""
     from garnet.errors import ParameterError
 
     if text == "balanced":
@@ -222,7 +220,7 @@ def chosen_weights(text: str) -> str | tuple[float, ...]:
 
 
 def _compare(fitted: Any, graph: Graph, seeds: Sequence[int], path: Path, progress: Progress) -> tuple[Predictor, ...]:
-    """Models of `fitted`, a `Purified` or a `Committee`; what GARNET did to the graph and they to accuracy is kept."""
+    """Models of `fitted`, a `Purified` or a `Committee`; saves what GARNET did to the graph and to accuracy."""
     from garnet.defenses import Purified
     from garnet.purify.garnet import GARNET
     from garnet.report.purification_record import Accuracy, PurificationRecord
@@ -265,7 +263,7 @@ def _facts(
 
 
 def _members(best: Predictor) -> dict[str, Any]:
-    """What each member of a committee counts, where it decided, and how far edges are believed; none of it else."""
+    """Each committee member's weight, where it decided, and trust in the edges; nothing for other models."""
     if (votes := best.votes) is None:
         return {"members": {}, "decided": {}, "strength": None}
     return {

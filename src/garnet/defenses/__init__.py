@@ -1,4 +1,4 @@
-"""Defences: a purifier before any model, and methods of their own."""
+"""Defences: a purifier before any model, and methods in their own right."""
 
 from garnet.defenses.adversarial_training import AdversarialTraining
 from garnet.defenses.audited import Audited

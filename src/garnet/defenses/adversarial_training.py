@@ -1,4 +1,4 @@
-"""Training against the worst that a few flipped edges can do, found by PR-BCD as the model learns."""
+"""Training against the worst that a few flipped edges can do, which PR-BCD finds as the model learns."""
 
 from __future__ import annotations
 
@@ -37,51 +37,50 @@ class AdversarialTraining(Defense):
 
     .. math:: \min_\theta \max_{\tilde A \in \Phi(A)} \sum_{i \in T} \ell(f_\theta(X, \tilde A)_i, y_i),
 
-    in which :math:`\Phi(A)` holds the graphs within a budget of flips. Its inside is climbed with the PR-BCD of Geisler
-    et al. (NeurIPS 2021), whose block of pairs goes on from epoch to epoch: a few steps against the model as it is,
-    then a step of the model on the graph whose edges have the weights that the probabilities of flips give them.
+    in which :math:`\Phi(A)` holds the graphs within a budget of flips. The inner problem is solved with the PR-BCD of
+    Geisler et al. (NeurIPS 2021), whose block of pairs is kept from epoch to epoch: a few attack steps against the
+    current model, then a step of the model on the graph with edges weighted by the probabilities of their flips.
 
-    Gosch et al. (NeurIPS 2023) explain what makes it work, and what to believe of it:
+    Gosch et al. (NeurIPS 2023) explain what makes it work, and how far to trust it:
 
-    * With the few labelled nodes alone, a model becomes robust at those by learning them by heart, and no other node
-      gains. So T is all nodes but those for validation, with labels that a first model, trained plainly, predicts
+    * With only the few labelled nodes, a model becomes robust there by memorising them, and no other node gains. So T
+      holds all nodes except those for validation, with labels predicted by a first, plainly trained model
       (`Training.confidence`), and all nodes are attacked.
-    * Even so, T holds the nodes that are tested, and a model may learn their labels by heart. Robustness measured at
-      nodes seen in training says little of new ones.
-    * GPRGNN can turn to other hops, or to features alone, and profits most; the filter of a GCN is fixed.
+    * Even so, T includes the test nodes, and a model may memorise their labels. Robustness measured at nodes seen in
+      training says little about new ones.
+    * GPRGNN can shift to other hops, or to features alone, and gains most; the filter of a GCN is fixed.
 
-    It is meant for graphs that are changed after training. Of a poisoned graph it believes every edge, as plain
-    training does.
+    It is meant for graphs that are changed after training. It trusts every edge of a poisoned graph, as plain training
+    does.
 
-    Which epoch is best is decided on the validation nodes of the given graph, not an attacked one: the attack grows
-    stronger all the while, so accuracy under it would favour the epochs that it has hardly touched. For the same reason
+    The best epoch is chosen on the validation nodes of the given graph, not of an attacked one: the attack grows
+    stronger all the time, so accuracy under it would favour the epochs that it has hardly touched. For the same reason
     nothing counts as best before `settle`.
 
-    Attacks go on from epoch to epoch, which is one of the two ways of Gosch et al., so that one step in each will do.
-    Unlike in their code, the loss that is learnt is the cross-entropy, with which a budget of zero is plain training,
-    not the tanh margin (which is what the attack makes large), and validation nodes are not taught.
+    Attacks continue from epoch to epoch, one of the two ways of Gosch et al., so one step per epoch is enough. Unlike
+    in their code, the training loss is the cross-entropy, with which a budget of zero is plain training, and not the
+    tanh margin (which the attack maximises), and validation nodes are not learnt.
 
     Attributes:
         backbone: GPRGNN or GCN; a smaller dropout than usual is worth trying.
-        training: how it is trained; without `confidence`, only the labelled nodes are taught.
+        training: how it is trained; without `confidence`, only the labelled nodes are learnt.
         device: where it is trained.
         budget: flips of the attacks: a share of the edges, at least one flip if it is not zero, or a `Budget`.
-        steps: of the attack in each epoch.
-        step_size: by how much a step raises the probabilities of the most promising flips, as many as the budget, in
-            the mean.
-        block_size: pairs the attack looks at together, at least twice the flips; memory and time are those of a graph
-            with so many more edges. None is 10,000, or ten for each flip if that is more.
-        warmup: share of the epochs, the first ones, that see no attack.
-        settle: share of the epochs, the first ones, in which no model counts as best; at least `warmup`.
-        attacked: whose classes the attack is after, those of `all` nodes, predicted where they are not taught, or of
-            the `taught` ones.
+        steps: attack steps in each epoch.
+        step_size: mean increase, per step, of the probabilities of the most promising flips, as many as the budget.
+        block_size: pairs that the attack considers together, at least twice the flips; memory and time are those of a
+            graph with that many more edges. None means 10,000, or ten for each flip if that is more.
+        warmup: share of the epochs, at the start, without an attack.
+        settle: share of the epochs, at the start, in which no model counts as best; at least `warmup`.
+        attacked: nodes whose classes the attack targets: `all`, with predicted classes where they are not learnt, or
+            only the `taught` ones.
     """
 
     whole_graph: ClassVar[bool] = True
 
-    # Half of all units left out is noise enough to hide what the attacks teach.
+    # Dropping half of all units is enough noise to hide what the attacks teach.
     backbone: GPRGNN | GCN = field(default_factory=lambda: GPRGNN(dropout=0.2))
-    # Any confidence at all: the first model is stopped early, so it is seldom sure and often right.
+    # Any confidence will do: the first model is stopped early, so it is seldom sure and often right.
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, confidence=0.01))
     device: Device = "cpu"
     budget: Annotated[float, number("a share >= 0", lambda x: x >= 0)] | Budget = 0.2
@@ -99,12 +98,12 @@ class AdversarialTraining(Defense):
             course = Course(self.backbone, graph, self.training, self.device, progress)
             plain = course.plain_epochs(inputs)
             epochs = self._attacked_epochs(graph, inputs, flips) if flips else plain
-            # One after the other, because each is attacked in its own way; a model that teaches another is not.
+            # One after the other, because each is attacked in its own way; the teacher model is not attacked.
             predictors = course.predictors(seeds, epochs, inputs, teacher=plain)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
     def _attacked_epochs(self, graph: Graph, inputs: GCNInputs, flips: int) -> Epochs[GCNInputs]:
-        """Epochs of one step, on the graph as an adversary leaves it by then."""
+        """Epochs of one step, each on the graph as the adversary has left it by then."""
         begins = int(self.warmup * self.training.epochs)
         counts = max(begins, int(self.settle * self.training.epochs))
 
@@ -123,12 +122,12 @@ class AdversarialTraining(Defense):
         yield "backbone", convolves, "GPRGNN with at least one hop or GCN, whose edges can be weighed"
 
     def _flips(self, graph: Graph) -> int:
-        """How many pairs the attacks may flip, of which the block must hold twice as many."""
+        """Number of pairs that the attacks may flip; the block must hold twice as many."""
         pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
         if isinstance(self.budget, Budget):
             flips = self.budget.changes(graph, 0, "edges")
         else:
-            # A billionth more, as Budget does.
+            # A billionth more, as in Budget.
             flips = math.floor(self.budget * graph.num_edges + 1e-9)
             flips = min(max(flips, int(self.budget * graph.num_edges > 0)), pairs)
         if self.block_size is not None and self.block_size < min(2 * flips, pairs):
@@ -140,7 +139,7 @@ class AdversarialTraining(Defense):
 
 
 class _Adversary:
-    """An attack that goes on while the model learns."""
+    """An attack that continues while the model learns."""
 
     def __init__(
         self, defense: AdversarialTraining, graph: Graph, flips: int, supervision: Supervision, seed: int

@@ -1,4 +1,4 @@
-"""Believe every edge as far as an audit does."""
+"""Trust every edge as far as an audit does."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from garnet.purify.result import Ledger
 
 @dataclass(frozen=True, kw_only=True)
 class Audited(Purifier):
-    """Drops the edges that are more likely made up than not, and weighs the others by how likely they are true.
+    """Drops the edges that are more likely made up than not, and weights the others by how likely they are true.
 
-    Nothing is added. Where the audit finds no reason to doubt, the graph comes back almost as it was. Labels of
-    validation and test nodes are hidden from it. The score of an edge is how likely it is true.
+    Nothing is added. Where the audit finds no reason for doubt, the graph stays almost the same. Labels of validation
+    and test nodes are hidden from the audit. The score of an edge is the probability that it is true.
 
     Attributes:
-        seed: of the audit.
+        seed: seed of the audit.
 
     Example:
         >>> from garnet.datasets import cora
@@ -49,7 +49,7 @@ class Audited(Purifier):
 
 
 def audited(graph: Graph, *, seed: int = 0, device: str = "cpu") -> Audit:
-    """The audit of a graph that is to be trained on: of its labels, it sees those of training nodes."""
+    """The audit of a graph to train on: it sees only the labels of training nodes."""
     if graph.labels is not None and graph.split is not None:
         labels = np.full(graph.num_nodes, -1)
         labels[graph.split.train] = graph.labels[graph.split.train]
@@ -58,6 +58,6 @@ def audited(graph: Graph, *, seed: int = 0, device: str = "cpu") -> Audit:
 
 
 def believed(graph: Graph, found: Audit) -> Graph:
-    """The graph without the edges that are doubted, the others weighed by how likely they are true."""
+    """The graph without the doubted edges, the others weighted by how likely they are true."""
     true = ~found.doubted
     return graph.with_edges(found.edges[:, true], graph.weights[true] * (1 - found.suspicion[true]))

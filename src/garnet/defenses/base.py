@@ -1,4 +1,4 @@
-"""What a defence is: a graph in, predictions out."""
+"""The interface of a defence: a graph in, predictions out."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from garnet.training.supervision import require_trainable
 
 @dataclass(frozen=True)
 class Defense(ABC):
-    """Trains on a graph that is not to be trusted: a frozen dataclass that stores its parameters and writes `_fit`."""
+    """Trains on an untrusted graph; a subclass is a frozen dataclass that stores its parameters and defines `_fit`."""
 
     whole_graph: ClassVar[bool] = False
-    """Whether it needs all of the graph at once, so that no batches can be made."""
+    """Whether it needs the whole graph at once, which rules out batches."""
 
     gives_model: ClassVar[bool] = True
-    """Whether what it learns can be saved, and used on another graph."""
+    """Whether what it learns can be saved and used on another graph."""
 
     def __post_init__(self) -> None:
-        """Refuse what the annotations of its parameters, and its `_rules`, do not allow; `@dataclass` calls it."""
+        """Refuse what the parameters' annotations and `_rules` do not allow; `@dataclass` calls it."""
         require_parameters(self)
         training: Training | None = getattr(self, "training", None)
         if training is not None:
             require_batches(self, training)
 
     learns_one_graph: ClassVar[bool] = False
-    """Whether what it learns is of use on the graph of its training alone, so that `predict` refuses any other."""
+    """Whether what it learns only applies to the training graph, so that `predict` refuses any other."""
 
     @abstractmethod
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
@@ -54,17 +54,17 @@ class Defense(ABC):
 
     @final
     def fit_seeds(self, graph: Any, seeds: Sequence[int], *, progress: Progress | None = None) -> tuple[Predictor, ...]:
-        """A trained model for each seed, together where that is faster.
+        """A trained model for each seed, trained together where that is faster.
 
         Args:
-            graph: a graph with labels and a split, or anything that `as_graph` reads. Where it has no features, models
+            graph: a graph with labels and a split, or anything that `as_graph` reads. If it has no features, models
                 read one-hot node numbers, and defences that compare features refuse it.
             seeds: one model each.
-            progress: told now and then how far it is.
+            progress: called now and then with the progress so far.
 
         Raises:
-            GraphError: it is no graph, or cannot be trained on.
-            ParameterError: there is no such device, or the seeds are none.
+            GraphError: it is not a graph, or cannot be trained on.
+            ParameterError: there is no such device, or the seeds are not valid.
         """
         graph = as_graph(graph)
         require_trainable(graph)
@@ -75,24 +75,25 @@ class Defense(ABC):
 
     @final
     def predict(self, predictor: Predictor, graph: Any) -> Predictor:
-        """What a model that this defence has trained says of another graph of the same nodes.
+        """Predict, with a model that this defence has trained, on another graph of the same nodes.
 
-        The graph is defended as the one in training was, and nothing is learnt of it: this is what an attack after
-        training, an evasion, meets.
+        The graph is defended like the training graph, and nothing is learnt from it: this is what an attack after
+        training, an evasion, faces.
 
         Args:
-            predictor: what `fit` gave back.
+            predictor: what `fit` returned.
             graph: the other graph, or anything that `as_graph` reads.
 
         Raises:
-            GraphError: it is no graph, or does not fit the model; or what was learnt serves one graph only.
+            GraphError: it is not a graph, or does not fit the model; or what was learnt only applies to the training
+                graph.
         """
         graph = as_graph(graph)
         with sharing(graph):
             return self._predict(predictor, graph)
 
     def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
-        """See `predict`; a defence that does anything to a graph before its model reads it does so here."""
+        """See `predict`; a defence that changes a graph before its model reads it does so here."""
         if self.learns_one_graph or predictor.backbone is None:
             raise GraphError(
                 f"{type(self).__name__} learns one graph only and cannot answer for another; fit it again."
@@ -100,25 +101,25 @@ class Defense(ABC):
         return predictor.on(graph, device=getattr(self, "device", None) or "cpu")
 
     def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
-        """The (n, classes) logits of `predict` as a function of the graph, for one who asks hundreds of times.
+        """The (n, classes) logits of `predict` as a function of the graph, for hundreds of calls.
 
-        A defence may keep from one question to the next what the edges do not change.
+        A defence may cache between calls what the edges do not change.
 
         Args:
-            predictor: what `fit` gave back.
+            predictor: what `fit` returned.
         """
         return lambda graph: self.predict(predictor, graph).logits()
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
         """A model that this defence has trained, as a function of the weights of edges near a graph.
 
-        This is what an attacker who knows the defence follows the gradient of. At the edges of the graph it says what
-        `predict` says; farther away it may be wrong, and is made anew.
+        An attacker who knows the defence follows its gradient. At the edges of the graph it equals `predict`; farther
+        away it may be wrong, and is made anew.
 
         Args:
-            predictor: what `fit` gave back.
-            graph: the graph, which need not be that of training.
-            way: how gradients pass what comes before the model; see `garnet.purify.relaxed.Way`.
+            predictor: what `fit` returned.
+            graph: the graph, which need not be the training graph.
+            way: how gradients pass through what precedes the model; see `garnet.purify.relaxed.Way`.
 
         Raises:
             ParameterError: no gradient reaches the edges.
@@ -126,19 +127,19 @@ class Defense(ABC):
         return EdgeModel.of(predictor, graph, getattr(self, "device", None) or "cpu")
 
     def views(self, graph: Graph) -> tuple[View, ...]:
-        """What the models that this defence would train on a graph read of it, and how much each of them counts.
+        """What the models that this defence would train on a graph read of it, with the weight of each model.
 
-        This is what an attacker who poisons the graph and knows the defence aims at. Unless a defence says more, its
-        model reads the graph as it is.
+        An attacker who poisons the graph and knows the defence aims at this. Unless a defence overrides it, its model
+        reads the graph as it is.
         """
         return (View(as_it_is),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Defense):
-    """A defence that is a model of its own: a backbone that says how it is to be trained.
+    """A defence that is itself a model: a backbone that brings its own training.
 
-    A subclass writes the three methods of a backbone, so that any purifier may come before it.
+    A subclass defines the three methods of a backbone, so that any purifier may precede it.
 
     Attributes:
         training: how it is trained.
@@ -154,7 +155,7 @@ class Model(Defense):
 
     @abstractmethod
     def prepare(self, graph: Graph, device: str) -> Any:
-        """What of the graph the model needs, computed once."""
+        """What the model needs of the graph, computed once."""
 
     @abstractmethod
     def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
@@ -166,7 +167,7 @@ class Model(Defense):
 
 
 def require_dense(defense: Defense, nodes: int, most_bytes: int) -> None:
-    """Refuse, in one sentence, a graph whose dense matrix would take too much memory.
+    """Refuse a graph whose dense matrix would take too much memory.
 
     Raises:
         GraphError: it would.

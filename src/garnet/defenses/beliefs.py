@@ -1,4 +1,4 @@
-"""A node's features first, and its neighbours as far as they have earned it."""
+"""Trust a node's features first, and its neighbours as far as they have earned it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NAMES = ("own", "around", "mean", "sureness", "ratio", "unit", "strength", "tem
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What beliefs are made of, on a graph.
+    """What beliefs about a graph are made from.
 
     Attributes:
-        reading: what is known of the nodes without any edge.
-        edges: (2, m) of the graph.
-        weights: (m,) of these.
+        reading: what is known of the nodes without edges.
+        edges: (2, m) edges of the graph.
+        weights: (m,) their weights.
         trust: (m,) how far each is trusted.
     """
 
@@ -38,12 +38,12 @@ class Evidence:
 
     @classmethod
     def of(cls, graph: Graph, near: Graph, purified: Purification | None, device: str) -> Self:
-        """Of a graph, the one that joins similar features, and what planted edges told of the first, if anything."""
+        """From a graph, the graph of similar features, and a purification of the former with planted edges, if any."""
         return cls.of_edges(Reading.of(graph, near, device), graph, purified, device)
 
     @classmethod
     def of_edges(cls, reading: Reading, graph: Graph, purified: Purification | None, device: str) -> Self:
-        """Of a graph whose features have been read already."""
+        """From a graph whose features have already been read."""
         edges, weights = (torch.from_numpy(one).to(device) for one in (graph.edges, graph.weights))
         ledger, trust = None if purified is None else purified.ledger, torch.ones_like(weights)
         if isinstance(ledger, Ledger) and ledger.trust is not None:
@@ -51,7 +51,7 @@ class Evidence:
         return cls(reading, edges, weights, trust)
 
     def with_features(self, features: Features) -> Self:
-        """The same where students read other features."""
+        """The same for students that read other features."""
         return replace(self, reading=self.reading.with_features(features))
 
 
@@ -59,8 +59,8 @@ class Lessons:
     """A graph on which beliefs can be learnt from any number of teachers.
 
     Attributes:
-        evidence: what they are made of.
-        students: what can be taught of the nodes.
+        evidence: what beliefs are made from.
+        students: the students that can be taught about the nodes.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -69,18 +69,18 @@ class Lessons:
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    r"""What is believed of nodes: by their features, and by what neighbours tell each other along trusted edges.
+    r"""Beliefs about nodes: from their features, and from messages of neighbours along trusted edges.
 
-    A student that reads no edge (`Students`) learns from a teacher that reads them all, and never judges a node by what
-    it was taught of that node. What it says of the nodes goes along the edges as messages (`believed`), each trusted as
-    far as planted edges tell. What classes edges join is seen in what the teacher says.
+    A student that reads no edges (`Students`) learns from a teacher that reads them all, and never judges a node by
+    what it was taught about that node. Its predictions travel along the edges as messages (`believed`), each trusted as
+    far as planted edges suggest. The teacher's predictions show which classes edges join.
 
-    So whatever is done to a node's edges after training, its features say the same, and an edge can add no more than
-    the logarithm of a ratio that was learnt, times its trust and the strength of all messages.
+    So whatever happens to a node's edges after training, its features say the same, and an edge can add no more than
+    the logarithm of a learnt ratio, times its trust and the strength of all messages.
 
     Attributes:
         learnt: `own`, `around` and `mean` of the students; `sureness`, by which their answers are multiplied; `ratio`,
-            `strength` and `unit`, the weight from which on an edge counts in full; `temperature` of the outcome. With a
+            `strength` and `unit`, the weight from which an edge counts in full; `temperature` of the result. With a
             leading dimension of S.
     """
 
@@ -88,7 +88,7 @@ class Beliefs:
 
     @classmethod
     def found(cls, parameters: Parameters) -> Self | None:
-        """Those among the parameters of a model, if it has any."""
+        """The beliefs among the parameters of a model, if it has any."""
         names = {name: f"{BUFFER}beliefs.{name}" for name in _NAMES}
         if names["strength"] not in parameters:
             return None
@@ -98,13 +98,13 @@ class Beliefs:
     def learn(
         cls, lessons: Lessons, taught: Tensor, nodes: Tensor, labels: Tensor, *, leeway: float, caution: float
     ) -> Self | None:
-        """Learn from a teacher, and of nodes with labels how much edges are to be believed; None if nothing is.
+        """Learn from a teacher, and from labelled nodes how far to believe edges; None if beliefs are not good enough.
 
         Args:
             lessons: the graph.
             taught: (n, classes) probabilities that the teacher gives.
-            nodes: some whose labels the teacher did not learn from.
-            labels: of these.
+            nodes: nodes whose labels the teacher did not learn from.
+            labels: their labels.
             leeway: see `Committee`.
             caution: likewise.
         """
@@ -137,15 +137,15 @@ class Beliefs:
 
     @property
     def strength(self) -> float:
-        """How much a message counts, of one model."""
+        """Weight of a message, for one model."""
         return float(self.learnt["strength"][0])
 
     def stored(self) -> Parameters:
-        """As the parameters of one model."""
+        """The beliefs as parameters of one model."""
         return {f"{BUFFER}beliefs.{name}": value[0].cpu() for name, value in self.learnt.items()}
 
     def own(self, reading: Reading) -> Tensor:
-        """(S, n, classes) log-probabilities that the features alone give."""
+        """(S, n, classes) log-probabilities from the features alone."""
         return (reading.answers(self.learnt) * self.learnt["sureness"][:, None, None]).log_softmax(dim=2)
 
     def logits(self, evidence: Evidence) -> Tensor:
@@ -153,30 +153,30 @@ class Beliefs:
         return self.after(self.own(evidence.reading), evidence.edges, evidence.weights, evidence.trust)
 
     def after(self, own: Tensor, edges: Tensor, weights: Tensor, trust: Tensor) -> Tensor:
-        """(S, n, classes) logits, of what nodes think of themselves and edges that may be there by half."""
+        """(S, n, classes) logits, from what nodes believe of themselves and edges of any weight."""
         said = believed(own, edges, self._counted(weights, trust), self.learnt["ratio"], self.learnt["strength"])
         return said / self.learnt["temperature"][:, None, None]
 
     def heard(self, said: Tensor, weights: Tensor, trust: Tensor) -> Tensor:
-        """(m, classes) what m edges add to the logits at one end, of (m, classes) logits at the other; of one model."""
+        """(m, classes) what m edges add to the logits at one end, given (m, classes) logits at the other; one model."""
         learnt, counted = self.learnt, self._counted(weights, trust)
         speaks = (said * learnt["temperature"]).softmax(dim=1)
         return message(speaks, counted, learnt["ratio"], learnt["strength"])[0] / learnt["temperature"]
 
     def _counted(self, weights: Tensor, trust: Tensor) -> Tensor:
-        """(m,) how far edges are trusted, less where they weigh less than usual."""
+        """(m,) how far edges are trusted, which is less if they weigh less than usual."""
         return trust * (weights / self.learnt["unit"][0].clamp_min(1e-9)).clamp_max(1.0)
 
 
 def _sureness(answers: Tensor, labels: Tensor) -> float:
-    """By what to multiply answers so that labels become likeliest: from 1 to 64, as they are no longer than one."""
+    """The factor on answers that makes labels likeliest: from 1 to 64, as answers are no longer than one."""
     return 8.0 / likeliest_temperature(8.0 * answers, labels)
 
 
 def _as_good(found: Tensor, best: Tensor, errors: float) -> Tensor:
-    """Which of several choices, (choices, k) numbers of k nodes, are about as good as another, (k,).
+    """Which of several choices, (choices, k) scores of k nodes, are about as good as the best one, (k,).
 
-    That is, their mean is below its by no more than so many standard errors of the difference. To take the simplest of
+    That is, their mean is lower by no more than this many standard errors of the difference. Taking the simplest of
     these is the rule of Breiman et al. (1984).
     """
     behind = best - found

@@ -1,4 +1,4 @@
-"""Several models, each on another view of the graph, and one answer: a defence to be left on."""
+"""Several models, each on a different view of the graph, and one answer: a defence to leave on."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ MEMBERS: tuple[Purifier | None, ...] = (
     GARNET(support=0.3, k=0, rank="low"),
     FeatureKNN(),
 )
-"""The graph as it is, purified as far as it is suspicious, purified in any case, of low rank, and of features alone."""
+"""The graph as it is, purified where suspicious, always purified, of low rank, and of features alone."""
 # Chosen on cora, citeseer, chameleon, polblogs, acm and texas, clean and attacked, in trials of three seeds; the study
-# leave-it-on confirms them on other graphs.
+# # leave-it-on confirms them on other graphs.
 DOUBT = 30.0
-"""How fast a member loses its say where its edges are doubted."""
+"""How fast a member loses weight where its edges are doubted."""
 SHRINKAGE = 5.0
-"""Validation nodes that speak for equal weights."""
+"""Number of pseudo-nodes in favour of equal weights."""
 LEEWAY = 2.0
-"""Standard errors by which beliefs may be worse on validation nodes: less cannot be told from chance."""
+"""Standard errors by which beliefs may be worse on validation nodes: less cannot be distinguished from chance."""
 CAUTION = 1.0
 """Standard errors by which edges must help before they are believed more."""
 
@@ -66,9 +66,9 @@ class CommitteeInputs:
     """What a committee needs of a graph.
 
     Attributes:
-        views: what the backbone prepared of each member's graph, by the member's place.
-        doubt: (members, n) share of what each of them reads at a node that is probably made up.
-        evidence: what beliefs are made of; None without features.
+        views: what the backbone prepared from each member's graph, by the member's index.
+        doubt: (members, n) share of each member's input at a node that is probably made up.
+        evidence: what beliefs are made from; None without features.
     """
 
     views: dict[int, Any]
@@ -76,10 +76,10 @@ class CommitteeInputs:
     evidence: Evidence | None
 
     def known(self) -> Evidence:
-        """What beliefs are made of.
+        """What beliefs are made from.
 
         Raises:
-            GraphError: there is nothing.
+            GraphError: there is none.
         """
         if self.evidence is None:
             raise GraphError("Beliefs were learnt of features, and the graph's say nothing; give it those of training.")
@@ -88,33 +88,33 @@ class CommitteeInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Committee(Defense):
-    r"""Trains a model on each of several views of the graph, and mixes what they say.
+    r"""Trains a model on each of several views of the graph, and mixes their predictions.
 
     With :math:`p_m(i)` the probabilities of member m for node i, calibrated on validation nodes, the answer is
-    :math:`\sum_m w_m(i) p_m(i)`, where :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` are
-    those that make the labels of the validation nodes likeliest, drawn towards equal ones where these are few. The
-    doubt :math:`d_m(i)` is the share of what the member reads at the node that planted edges tell to be made up, beside
-    the edge that the node can trust most: validation nodes do not see an attack that is aimed at others, but the edges
-    of these show it. Where nobody attacks, the view as it is has most say, and several models together are rarely worse
+    :math:`\sum_m w_m(i) p_m(i)`, where :math:`w_m(i) \propto w_m \exp(-\beta d_m(i))`. The weights :math:`w_m` make the
+    labels of the validation nodes likeliest, shrunk towards equal ones if these nodes are few. The doubt :math:`d_m(i)`
+    is the share of the member's input at the node that is probably made up, judging by planted edges and relative to
+    the edge that the node can trust most: validation nodes do not see an attack aimed at other nodes, but the edges of
+    those show it. Without an attack, the unchanged view has most weight, and several models together are rarely worse
     than one of them.
 
-    What so many models say, they have read off edges, and an edge that is flipped after training changes it. So they
-    teach: a student that reads no edge learns from them, and its answers go from node to node along trusted edges
-    (`garnet.defenses.beliefs`). Where there are features and validation nodes, what is believed then is the answer,
-    unless the validation nodes show it to be worse, as where neighbours are of other classes in no regular way.
+    All these models read edges, so an edge flipped after training changes what they predict. So they teach: a student
+    that reads no edges learns from them, and its predictions pass from node to node along trusted edges
+    (`garnet.defenses.beliefs`). If there are features and validation nodes, these beliefs are the answer, unless they
+    do worse on the validation nodes, as happens when neighbours differ in class without any pattern.
 
     Attributes:
-        members: the purifier of each view; None is the graph as it is. One that needs features is left out where
-            there are none, and one that the graph does not allow with a `CommitteeWarning`.
+        members: the purifier of each view; None is the graph as it is. One that needs features is left out if there are
+            none, and one that the graph does not allow is left out with a `CommitteeWarning`.
         backbone: the model.
         doubt: :math:`\beta`; with 0 no edge is doubted.
-        shrinkage: so many validation nodes speak for equal weights.
-        leeway: beliefs are the answer unless they get fewer validation nodes right, however far edges are believed,
-            by more than so many standard errors of the difference. With None the members are the answer in any case.
-        caution: edges get the least weight whose validation likelihood is within so many standard errors of the best.
-        training: how each is trained. Class weights count on the validation nodes, too, and the members are the answer:
-            the few such nodes that a rare class has cannot tell whether beliefs would find it.
-        device: where.
+        shrinkage: number of pseudo-nodes in favour of equal weights.
+        leeway: beliefs are the answer unless, however far edges are believed, they get fewer validation nodes right by
+            more than this many standard errors of the difference. With None the members always give the answer.
+        caution: edges get the least weight whose validation likelihood is within this many standard errors of the best.
+        training: how each is trained. With class weights, which also apply to the validation nodes, the members give
+            the answer: the few validation nodes of a rare class cannot show whether beliefs would find it.
+        device: where it is trained.
 
     Example:
         >>> from garnet.backbones import GCN
@@ -142,17 +142,17 @@ class Committee(Defense):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the members are called: by the parameters that differ from their defaults."""
+        """The members' names, made from the parameters that differ from their defaults."""
         return tuple(map(called, self.members))
 
     @property
     def _may_believe(self) -> bool:
-        """Whether the validation nodes can tell if beliefs are as good as the members."""
+        """Whether the validation nodes can show if beliefs are as good as the members."""
         return self.leeway is not None and self.training.class_weights is None
 
     @property
     def _planter(self) -> GARNET | None:
-        """What asks planted edges which of the others to trust, a member if it can; None where nobody wants to know."""
+        """The purifier that learns from planted edges which others to trust, if possible a member; None if unneeded."""
         if GARNET() in self.members:
             return GARNET()
         return GARNET(only_drop=True) if self.doubt or self.leeway is not None else None
@@ -172,14 +172,14 @@ class Committee(Defense):
         return CommitteeInputs({i: self.backbone.prepare(view, device) for i, view in views.items()}, doubt, evidence)
 
     def logits(self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None) -> Tensor:
-        """(S, n, classes): what is believed, or the logarithms of the members' probabilities, mixed."""
+        """(S, n, classes) logits: the beliefs, or the logarithms of the members' mixed probabilities."""
         if (beliefs := Beliefs.found(parameters)) is not None:
             return beliefs.logits(inputs.known())
         said, say, _ = self._said(parameters, inputs, noise)
         return _mixed(said, say, parameters[_TEMPERATURE])
 
     def decide(self, parameters: Parameters, inputs: CommitteeInputs) -> tuple[Tensor, Votes]:
-        """(n, classes) logits of one committee, and who decided."""
+        """(n, classes) logits of one committee, and which members decided."""
         said, say, rows = self._said(parameters, inputs, None)
         (scores,) = _mixed(said, say, parameters[_TEMPERATURE])
         if (beliefs := Beliefs.found(parameters)) is not None:
@@ -190,19 +190,19 @@ class Committee(Defense):
         return scores, replace(votes, strength=None if beliefs is None else beliefs.strength)
 
     def weights(self, predictor: Predictor) -> dict[str, float]:
-        """What each member of a trained committee counts where no edge is doubted, by what it is called.
+        """The weight of each member of a trained committee where no edge is doubted, by name.
 
         Raises:
-            GraphError: the predictor is no committee's.
+            GraphError: the predictor is not from a committee.
         """
         votes = self.votes(predictor)
         return dict(zip(votes.members, votes.weights.tolist(), strict=True))
 
     def votes(self, predictor: Predictor) -> Votes:
-        """Who decided, for every node of the predictor's graph.
+        """Which members decided, for every node of the predictor's graph.
 
         Raises:
-            GraphError: the predictor is no committee's.
+            GraphError: the predictor is not from a committee.
         """
         if predictor.votes is None:
             raise GraphError(
@@ -211,7 +211,7 @@ class Committee(Defense):
         return predictor.votes
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
-        """See `Defense.relaxed`: every member's view, and what each counts at a node, follow the edges."""
+        """See `Defense.relaxed`: every member's view, and its weight at a node, follow the edges."""
         votes, spied = predictor.parameters, self._spied(graph, way)
         if (beliefs := self._beliefs(predictor)) is not None:
             trusted = None if spied is None else trusts(spied)
@@ -231,7 +231,7 @@ class Committee(Defense):
         return RelaxedCommittee(tuple(views.values()), temper[places], weigh[places], temperature, self.doubt, chance)
 
     def views(self, graph: Graph) -> tuple[View, ...]:
-        """See `Defense.views`: equal weights, less what each loses at nodes where its edges are doubted."""
+        """See `Defense.views`: equal weights, reduced at nodes where a member's edges are doubted."""
         spied = self._spied(graph, "still")
         reads = self._relaxed(graph, "still", spied)
         if not reads:
@@ -246,7 +246,7 @@ class Committee(Defense):
         return tuple(View(view, share) for view, share in zip(reads.values(), say, strict=True))
 
     def answers(self, predictor: Predictor) -> Callable[[Graph], Tensor]:
-        """See `Defense.answers`: what is believed does not ask the members, and students read the features once."""
+        """See `Defense.answers`: beliefs do not need the members, and students read the features once."""
         beliefs = self._beliefs(predictor)
         if beliefs is None:
             return super().answers(predictor)
@@ -269,21 +269,21 @@ class Committee(Defense):
         return Reading.of(graph, FeatureKNN().purify(graph, device=self.device).graph, self.device)
 
     def _planted(self, graph: Graph, device: str, clock: Clock) -> Purification | None:
-        """What planted edges tell of the others, if anything."""
+        """What planted edges show about the others, if anything."""
         if graph.num_edges and self._planter is not None:
-            with clock("purify"), suppress(GarnetError):  # which the member that is refused says
+            with clock("purify"), suppress(GarnetError):  # the refused member reports it
                 return self._planter.purify(graph, device=device)
         return None
 
     def _spied(self, graph: Graph, way: Way) -> RelaxedGarnet | None:
-        """The same, as a function of the weights of edges."""
+        """The same as a function of the weights of edges."""
         if graph.num_edges and self._planter is not None:
             with suppress(GarnetError):
                 return self._planter.relaxed(graph, device=self.device, way=way)
         return None
 
     def _relaxed(self, graph: Graph, way: Way, spied: RelaxedGarnet | None) -> dict[int, Relaxed]:
-        """The views of all members that can read the graph, by their places."""
+        """The views of all members that can read the graph, by index."""
         reads = dict[int, Relaxed]()
         for i, purifier in enumerate(self.members):
             with suppress(GarnetError):
@@ -311,7 +311,7 @@ class Committee(Defense):
             rate: fit(view, seeds=seeds, training=self._at(rate), progress=tell[first]) for rate in self.training.rates
         }
         stages += tuple(stage for models in tried.values() for stage in models[0].stages)
-        # The step size that suits one view suits the others: to try all of them on each would double the cost.
+        # The learning rate that suits one view suits the others: trying all on each would double the cost.
         best, trained = [], {}
         for seed, models in zip(seeds, zip(*tried.values(), strict=True), strict=True):
             accuracies = np.nan_to_num([one.val_accuracy for one in models])
@@ -331,15 +331,15 @@ class Committee(Defense):
         return tuple(replace(one, stages=stages + tuple(clock.stages)) for one in joined)
 
     def _at(self, rate: float) -> Training:
-        """The training with one step size."""
+        """The training with one learning rate."""
         return replace(self.training, lr=rate)
 
     def _joined(self, graph: Graph, members: dict[int, Predictor], doubt: Tensor, lessons: Lessons | None) -> Predictor:
-        """One predictor of several, by their places, with the weights and the temperature of the validation nodes."""
+        """One predictor from several, by index, with weights and temperature from the validation nodes."""
         split, known, _ = require_trainable(graph)
         nodes, labels = torch.from_numpy(split.val), torch.from_numpy(known[split.val])
         counts = counts_of(self.training.class_weights, graph)
-        # A member that is too sure of itself would outvote those that are right.
+        # An overconfident member would outvote those that are right.
         logits = [one.logits().float() for one in members.values()]
         temperatures = torch.tensor([likeliest_temperature(one[nodes], labels, counts) for one in logits])
         said = (torch.stack(logits) / temperatures[:, None, None]).log_softmax(dim=2)
@@ -379,7 +379,7 @@ class Committee(Defense):
     def _views(
         self, graph: Graph, device: str, progress: Progress | None
     ) -> tuple[dict[int, Graph], Tensor, Evidence | None, tuple[Stage, ...]]:
-        """The graph of each member that can read it, (members, n) doubts, what beliefs are made of, and the cost."""
+        """The graph of each member that can read it, (members, n) doubts, the evidence for beliefs, and the cost."""
         clock = Clock(progress)
         found = self._planted(graph, device, clock)
         views = views_of(self.members, graph, found, device=device, clock=clock)
@@ -399,7 +399,7 @@ class Committee(Defense):
     def _said(
         self, parameters: Parameters, inputs: CommitteeInputs, noise: Noise | None
     ) -> tuple[Tensor, Tensor, dict[int, int]]:
-        """Of members that have learnt and can read the graph: log-probabilities, log-weights at nodes, rows by place.
+        """For trained members that can read the graph: log-probabilities, log-weights at nodes, rows by index.
 
         The rows are those of `CommitteeInputs.doubt`.
         """
@@ -417,12 +417,12 @@ class Committee(Defense):
 
 
 def _mixed(said: Tensor, say: Tensor, temperature: Tensor) -> Tensor:
-    """(S, n, classes) logits, of what members say, (S, members, n, classes), and count, (S, members, n)."""
+    """(S, n, classes) logits, from members' logits, (S, members, n, classes), and weights, (S, members, n)."""
     return torch.logsumexp(said + say[..., None], dim=1) / temperature[:, None, None]
 
 
 def _tell(progress: Progress | None, member: str, step: Step) -> None:
-    """Say of a step whose it is."""
+    """Report a step with the name of its member."""
     if progress is not None:
         progress(replace(step, detail=", ".join(filter(None, [member, step.detail]))))
 

@@ -30,9 +30,9 @@ class ElasticInputs:
     Attributes:
         features: X.
         matrix: the convolution.
-        incidence: the matrix whose square is the normalised Laplacian; with weights of its own, plain differences.
-        weights: (m, 1) weights of the edges, where the incidence does not have them in it.
-        root: (n, 1) one over the roots of the degrees, likewise.
+        incidence: the matrix whose square is the normalised Laplacian; with separate weights, plain differences.
+        weights: (m, 1) weights of the edges, if the incidence does not include them.
+        root: (n, 1) inverse roots of the degrees, likewise.
     """
 
     features: Features
@@ -44,9 +44,9 @@ class ElasticInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> ElasticInputs:
         r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        With the root of a weight in the row of an edge, its slope at zero would be infinite. So the dual variable is
-        taken over that root, :math:`Z = \sqrt w \odot Y`: the step of Y has no weights, it pulls by :math:`w Y`, and
-        it is projected where :math:`w \|Y\|^2 > \lambda_1^2`. That is the same, and exact at zero too.
+        The root of a weight in an edge's row would have an infinite slope at zero. So the dual variable is divided by
+        that root, :math:`Z = \sqrt w \odot Y`: the step of Y has no weights, it pulls by :math:`w Y`, and it is
+        projected where :math:`w \|Y\|^2 > \lambda_1^2`. That is equivalent, and also exact at zero.
         """
         n = self.features.matrix.shape[0]
         return replace(
@@ -58,11 +58,11 @@ class ElasticInputs:
         )
 
     def differences(self, hidden: Tensor) -> Tensor:
-        """(S, m, f) how far the ends of each edge are apart."""
+        """(S, m, f) differences between the ends of each edge."""
         return propagate(self.incidence, hidden if self.root is None else self.root * hidden)
 
     def pull(self, dual: Tensor) -> Tensor:
-        """(S, n, f) what the dual variable (S, m, f) of the edges makes of the nodes."""
+        """(S, n, f) the pull of the edges' dual variable, (S, m, f), on the nodes."""
         back = self.incidence.transposed()
         if self.weights is None or self.root is None:
             return propagate(back, dual)
@@ -71,18 +71,18 @@ class ElasticInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticGNN(Model):
-    r"""A perceptron, then elastic message passing: smoothing that gives way where the graph itself jumps.
+    r"""A perceptron, then elastic message passing: smoothing that allows jumps between some neighbours.
 
-    The output minimises, over F, with X the perceptron's,
+    The output minimises, over F, with X the output of the perceptron,
 
     .. math:: \lambda_1 \|\tilde\Delta F\|_{21}
         + \tfrac{\lambda_2}{2} \mathrm{tr}(F^T \tilde L F) + \tfrac12 \|F - X\|_F^2,
 
-    where a row of the incidence matrix :math:`\tilde\Delta` is the difference of the two ends of an edge, each divided
-    by the root of its degree, which counts a loop, so that :math:`\tilde L = I - \tilde A = \tilde\Delta^T
+    where a row of the incidence matrix :math:`\tilde\Delta` is the difference between the two ends of an edge, each
+    divided by the root of its degree, loop included, so that :math:`\tilde L = I - \tilde A = \tilde\Delta^T
     \tilde\Delta`. The first term, a sum of lengths (or, with the l1 norm, of absolute values), leaves some differences
-    at zero and tolerates a few large ones, as those across planted edges. K proximal alternating steps approach the
-    minimum, with the dual variable Z, one row an edge, :math:`\gamma = 1 / (1 + \lambda_2)` and
+    at zero and tolerates a few large ones, such as those across planted edges. K alternating proximal steps approach
+    the minimum, with the dual variable Z, one row per edge, :math:`\gamma = 1 / (1 + \lambda_2)` and
     :math:`\beta = 1 / 2 \gamma`:
 
     .. math::
@@ -92,20 +92,20 @@ class ElasticGNN(Model):
         F &\leftarrow Y - \gamma \tilde\Delta^T Z.
 
     The projection shortens rows of Z longer than :math:`\lambda_1`; with the l1 norm it clips each entry. Without
-    :math:`\lambda_1` this is APPNP, with the probability :math:`\gamma` of return.
+    :math:`\lambda_1` this is APPNP with return probability :math:`\gamma`.
 
     The original has no weighted edges. Here the row of an edge is multiplied by the root of its weight, which keeps
-    :math:`\tilde L = \tilde\Delta^T \tilde\Delta`. Its weights for poisoned Cora are 9 and 3, with 16 hidden units and
-    a dropout of 0.5; those below, with which the l1 term smooths alone, do as well on the clean graph and under
-    Nettack, and far better under Metattack.
+    :math:`\tilde L = \tilde\Delta^T \tilde\Delta`. The original weights of both terms for poisoned Cora are 9 and 3,
+    with 16 hidden units and a dropout of 0.5; those below, with which only the l1 term smooths, do as well on the clean
+    graph and under Nettack, and far better under Metattack.
 
     Attributes:
         lambda1: weight of the l1 smoothing.
         lambda2: weight of the l2 smoothing.
-        norm: `L21` joins the classes of an edge, `L1` takes each on its own.
+        norm: `L21` joins the classes of an edge, `L1` treats each on its own.
         hops: steps K of message passing.
         hidden: width of the perceptron.
-        dropout: share of the inputs of each of its maps left out of each training step.
+        dropout: share of the inputs of each of its maps dropped in each training step.
     """
 
     lambda1: NonNegative = 2.0
@@ -117,7 +117,7 @@ class ElasticGNN(Model):
     training: Training = field(default_factory=lambda: Training(epochs=500, lr=0.01, weight_decay=5e-4))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """The perceptron's; message passing has none."""
+        """The perceptron's parameters; message passing has none."""
         return self._perceptron.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> ElasticInputs:
@@ -141,7 +141,7 @@ class ElasticGNN(Model):
         return smooth
 
     def _projected(self, dual: Tensor, weights: Tensor | None) -> Tensor:
-        """What is longer than lambda1, or with the l1 norm larger, is cut to it; over the root of weights, if any."""
+        """Cut rows longer than lambda1, or with the l1 norm larger entries, to it; over the root of weights, if any."""
         if weights is not None:
             squares = dual.square() if self.norm == "L1" else dual.square().sum(dim=2, keepdim=True)
             return dual * (self.lambda1 * (weights * squares).clamp_min(self.lambda1**2).rsqrt())
@@ -156,7 +156,7 @@ class ElasticGNN(Model):
 
 
 def _incidence(graph: Graph) -> sp.csr_array:
-    """(m, n); in the row of an edge stand the roots of its weight over the degrees of its ends, the second negative."""
+    """(m, n); an edge's row holds the roots of its weight over the degrees of its ends, the second one negative."""
     edges, count = graph.edges, graph.num_edges
     values = np.sqrt(graph.weights / (1 + graph.degrees[edges])) * np.array([[1.0], [-1.0]])
     entries = sp.coo_array((values.ravel(), (np.tile(np.arange(count), 2), edges.ravel())), (count, graph.num_nodes))

@@ -24,14 +24,14 @@ from garnet.purify.result import Ledger
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureKNN(Purifier):
-    """Joins each node to the k nodes with the most similar features; the input's edges do not count.
+    """Joins each node to the k nodes with the most similar features; the input's edges are ignored.
 
     Edges are weighted by the cosine of the features, which is also their score.
 
     Attributes:
         k: neighbours of each node.
-        feature_rank: singular directions of the features that are compared; None compares all of them.
-        seed: of what is random in the search.
+        feature_rank: number of singular directions of the features to compare; None compares the features themselves.
+        seed: seed of the search.
     """
 
     needs_features: ClassVar[str] = "joins by nothing else"
@@ -56,7 +56,7 @@ class FeatureKNN(Purifier):
         return CleanedGraph(joined, ledger, tuple(clock.stages))
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:
-        """See `Purifier.relaxed`: no edge of the graph counts."""
+        """See `Purifier.relaxed`: no edge of the graph matters."""
         joined = self.purify(graph).graph
         return Frozen.of(joined.with_edges(joined.edges[:, :0]), joined, never_kept, device)
 
@@ -65,7 +65,7 @@ def unit_features(graph: Graph, why: str, *, rank: int | None = None, seed: int 
     """(n, d) features as rows of unit length: all of them, or their leading singular directions.
 
     Raises:
-        GraphError: the graph has none, and `why` they are wanted.
+        GraphError: the graph has none; `why` says what they are needed for.
     """
     require_features(graph, why)
     block = feature_block(graph, "raw" if rank is None else "low-rank", rank, seed=seed, device=device)

@@ -1,4 +1,4 @@
-"""GNNGuard of Zhang and Zitnik (NeurIPS 2020): messages count by how alike their ends are."""
+"""GNNGuard of Zhang and Zitnik (NeurIPS 2020): messages are weighted by the similarity of their ends."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ Similarity = Literal["features", "graphlets"]
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """What each node hears: from its neighbours (S, m), by place of the pattern, and from itself (S, n)."""
+    """Attention of each node: to its neighbours (S, m), by entry of the pattern, and to itself (S, n)."""
 
     edges: Tensor
     loops: Tensor
 
     def mixed(self, newer: Attention, memory: Tensor | float) -> Attention:
-        """So much of this one, (S, 1), and the rest of a newer one."""
+        """A mixture of this one, with weight (S, 1), and a newer one."""
         edges = memory * self.edges + (1 - memory) * newer.edges
         return Attention(edges, memory * self.loops + (1 - memory) * newer.loops)
 
 
 @dataclass(frozen=True, eq=False)
 class GuardInputs:
-    """What of a graph the model needs.
+    """What the model needs of a graph.
 
     Attributes:
         features: X.
-        graph: the graph it is made of.
-        compared: rows of unit length whose inner products are the similarities to begin with, features or roles.
-        pattern: places of the m directed edges.
+        graph: the graph it is made from.
+        compared: rows of unit length whose inner products are the initial similarities, features or roles.
+        pattern: sparsity pattern of the m directed edges.
         weights: (m,) weights of the edges.
-        counted: (m,) how far each is a neighbour that counts; one for those of the graph.
-        numbers: (m,) which of the e undirected edges stands at each place.
+        counted: (m,) how far each counts as a neighbour; one for those of the graph.
+        numbers: (m,) which of the e undirected edges each entry belongs to.
         ends: (2, e) their two ends.
-        alike: (1, e) how alike these are to begin with.
+        alike: (1, e) their initial similarity.
         attacked: whether gradients flow to the weights, and through similarities.
     """
 
@@ -70,11 +70,10 @@ class GuardInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> GuardInputs:
         r"""The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        Where they do, they flow through the similarities of hidden layers too, which training does not learn from. Two
-        things are discrete in the model. Edges are thresholded by similarity, as they are at these weights. And an edge
-        is a neighbour that counts in :math:`\hat N`, or is none; here it counts by its weight over the one it has in
-        the graph, or over one if it is no edge there, and at most once. Where edges come and go whole, that is the
-        model.
+        If they do, they also flow through the similarities of hidden layers, from which training does not learn. Two
+        things are discrete in the model. Edges are thresholded by similarity, as it is at these weights. And an edge
+        counts as a neighbour in :math:`\hat N`, or does not; here it counts by its weight over the one it has in the
+        graph, or over one if it is not an edge there, and at most once. For whole edges, that is the model.
         """
         pattern, numbers = Pattern.joining(edges, self.graph.num_nodes)
         alike = torch.from_numpy(row_products(self.compared, edges.cpu().numpy())).to(weights)[None]
@@ -85,7 +84,7 @@ class GuardInputs:
         )  # fmt: skip
 
     def attention(self, alike: Tensor, threshold: float) -> Attention:
-        """Similarities (S, e) below the threshold go, and what each node hears sums to one."""
+        """Similarities (S, e) below the threshold are dropped, and the attention of each node sums to one."""
         rows = self.pattern.rows
         alike = torch.where(alike >= threshold, alike, 0.0).index_select(1, self.numbers)
         neighbours = self.pattern.row_sums((alike > 0).to(alike) * self.counted)
@@ -95,54 +94,54 @@ class GuardInputs:
         return Attention(strength * share.index_select(1, rows), 1 / (neighbours + 1))
 
     def attention_to(self, hidden: Tensor, threshold: float) -> Attention:
-        """What each node hears of neighbours alike in a hidden layer (S, n, f)."""
+        """Attention to neighbours by similarity in a hidden layer (S, n, f)."""
         with torch.set_grad_enabled(self.attacked and torch.is_grad_enabled()):
-            # Contiguous, because rows are gathered from it: of one that lies column by column it takes minutes.
+            # Contiguous, because rows are gathered from it: in column order that takes minutes.
             unit = scale(hidden.contiguous().flatten(0, 1), "unit").view(hidden.shape)
             alike = pair_products(self.ends[0], self.ends[1], unit, unit)
         return self.attention(alike, threshold)
 
     def hear(self, attention: Attention, hidden: Tensor) -> Tensor:
-        """(S, n, f) what each node hears of (S, n, f)."""
+        """(S, n, f) the weighted sum of (S, n, f) at each node."""
         edges, hidden = attention.edges.expand(len(hidden), -1), hidden.contiguous()
         return self.pattern.product(edges, hidden) + attention.loops[..., None] * hidden
 
 
 @dataclass(frozen=True, kw_only=True)
 class GNNGuard(Model):
-    r"""A backbone whose every layer weighs each edge by how alike its ends are by then.
+    r"""A backbone in which every layer weights each edge by the current similarity of its ends.
 
     With :math:`s_{uv}` the cosine of the layer's inputs at u and v, 0 where it is below the threshold, and
-    :math:`\hat N_u` neighbours left, what u hears is (the paper's neighbour importance)
+    :math:`\hat N_u` neighbours left, the attention of u (the paper's neighbour importance) is
 
     .. math:: \alpha_{uv} = \frac{s_{uv}}{\sum_v s_{uv}} \frac{\hat N_u}{\hat N_u + 1}, \qquad
         \alpha_{uu} = \frac{1}{\hat N_u + 1},
 
-    and layers remember (its layer-wise graph memory): :math:`\omega^k = \beta \omega^{k-1} + (1 - \beta) \alpha^k`,
-    with :math:`\omega^1 = \alpha^1`. These take the place of the normalised adjacency. Weights of the graph multiply
+    and layers have a memory (the paper's layer-wise graph memory): :math:`\omega^k = \beta \omega^{k-1} + (1 - \beta)
+    \alpha^k`, with :math:`\omega^1 = \alpha^1`. These replace the normalised adjacency. Weights of the graph multiply
     :math:`s_{uv}`; the paper has none.
 
-    * With GCN, the first layer's inputs are the features, and a later layer's what came out of the one before.
-    * GPRGNN has one linear map and many hops: each hop is a layer, whose inputs are what it propagates, the first
-      time what the perceptron says of the classes. The memory goes on from hop to hop.
-    * With `graphlets`, for graphs whose edges join unlike nodes, similarity is one of structural roles, for all layers:
-      the cosine of the nodes' graphlet degree vectors, of which logarithms are taken and columns
-      standardised. Counts as they are have cosines near one whatever the nodes.
+    * With GCN, the first layer's inputs are the features, and a later layer's are the previous layer's outputs.
+    * GPRGNN has one linear map and many hops: each hop is a layer, whose inputs are what it propagates, at first the
+      perceptron's logits. The memory continues from hop to hop.
+    * With `graphlets`, for graphs whose edges join unlike nodes, all layers use the similarity of structural roles: the
+      cosine of the nodes' graphlet degree vectors, after taking logarithms and standardising columns. Raw counts have
+      cosines near one whatever the nodes.
 
-    No gradient flows through the similarities, as in the authors' code: the attention judges what the layers say, and
-    they cannot learn to please it. It does flow to :math:`\beta`, and to what is propagated.
+    No gradient flows through the similarities, as in the authors' code: the attention judges the layers' outputs, and
+    the layers cannot learn to please it. It does flow to :math:`\beta`, and to what is propagated.
 
     The authors' code differs from their paper, and we follow the paper: the code takes exponentials of
-    :math:`\alpha`, which makes all edges that are left nearly alike, normalises once more as GCN does, and has no
-    memory in its GCN. The paper also prunes by a learnt function of
-    :math:`(\alpha_{uv}, \alpha_{vu})`; a step has no gradient, and in the code, where it is off, the function keeps its
-    first random values. The threshold here is the code's, on :math:`s_{uv}`.
+    :math:`\alpha`, which makes all remaining edges nearly equal, normalises once more as GCN does, and has no memory in
+    its GCN. The paper also prunes by a learnt function of :math:`(\alpha_{uv}, \alpha_{vu})`; a step function has no
+    gradient, and in the code, where it is off, the function keeps its initial random values. The threshold here is the
+    code's, on :math:`s_{uv}`.
 
     Attributes:
         backbone: GCN or GPRGNN.
-        threshold: similarity below which an edge is not heard, P0.
-        similarity: `features`, of what goes into each layer, or `graphlets`.
-        memory: beta, between 0 and 1; None learns it, from one half.
+        threshold: P0, the similarity below which an edge is ignored.
+        similarity: `features`, the cosine of each layer's inputs, or `graphlets`.
+        memory: beta, between 0 and 1; None learns it, starting from one half.
     """
 
     backbone: GCN | GPRGNN = field(default_factory=GCN)
@@ -151,14 +150,14 @@ class GNNGuard(Model):
     memory: Share | None = None
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Those of the backbone, and the memory's logit."""
+        """The backbone's parameters, and the memory's logit."""
         parameters = self.backbone.initial(features, classes, generator)
         if self.memory is None and self.similarity == "features":
             parameters["memory"] = torch.zeros(1, device=generator.device)
         return parameters
 
     def prepare(self, graph: Graph, device: str) -> GuardInputs:
-        """The edges, and how alike their ends are."""
+        """The edges, and how similar their ends are."""
         if self.similarity == "features":
             require_features(graph, "GNNGuard compares them")
         compared = unit_rows(graph if self.similarity == "features" else _with_roles(graph))
@@ -190,7 +189,7 @@ class GNNGuard(Model):
     def _next(
         self, before: Attention | None, parameters: Parameters, inputs: GuardInputs, hidden: Tensor | None
     ) -> Attention:
-        """The attention of a layer with this input, None for the features, and what it remembers of the one before."""
+        """The attention of a layer with this input, None for the features, and its memory of the previous one."""
         if self.similarity == "graphlets" or hidden is None:
             return before or inputs.attention(inputs.alike, self.threshold)
         attention = inputs.attention_to(hidden, self.threshold)

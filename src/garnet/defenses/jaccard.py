@@ -1,4 +1,4 @@
-"""GCN-Jaccard of Wu, Wang, Tyshetskiy, Docherty, Lu and Zhu (IJCAI 2019): edges need something in common."""
+"""GCN-Jaccard of Wu, Wang, Tyshetskiy, Docherty, Lu and Zhu (IJCAI 2019): ends of an edge need something in common."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _CHUNK = 1 << 22  # features gathered at once
 
 @dataclass(frozen=True, kw_only=True)
 class Jaccard(Purifier):
-    r"""Drops the edges whose ends have too little in common: an attack prefers to join what is unlike.
+    r"""Drops the edges whose ends have too little in common: attacks prefer to join dissimilar nodes.
 
-    For binary features it is the Jaccard similarity of their sets of nonzero features,
+    For binary features this is the Jaccard similarity of their sets of nonzero features,
     :math:`J_{uv} = |F_u \cap F_v| / |F_u \cup F_v|`; for others the cosine. Edges with a similarity below the threshold
-    go; those that stay keep their weights, and no edge is added. A node without any feature has nothing in common with
-    another, so it loses its edges.
+    are dropped; the others keep their weights, and no edge is added. A node without features has nothing in common with
+    others, so it loses its edges.
 
-    The paper drops edges of similarity zero. The default here, 0.01, is that of DeepRobust, which compares with `<` in
-    both cases too, and has to be told which one; on Cora and Citeseer, whose nodes have tens of features, it means the
-    same.
+    The paper drops edges of similarity zero. The default here, 0.01, is that of DeepRobust, which also compares with
+    `<` in both cases, and must be told which one applies; on Cora and Citeseer, whose nodes have tens of features, it
+    means the same.
 
     Attributes:
-        threshold: similarity that an edge must have at least.
-        similarity: `jaccard`, `cosine`, or `auto`, the first if all features are 0 or 1.
+        threshold: least similarity of an edge.
+        similarity: `jaccard`, `cosine`, or `auto`, which is `jaccard` if all features are 0 or 1.
     """
 
     needs_features: ClassVar[str] = "compares nothing else"
@@ -62,7 +62,7 @@ class Jaccard(Purifier):
         return CleanedGraph(cleaned, ledger, tuple(clock.stages))
 
     def relaxed(self, graph: Any, *, device: str = "cpu", way: Way = "still") -> Frozen:
-        """See `Purifier.relaxed`: an edge that is written stays if its ends are alike enough."""
+        """See `Purifier.relaxed`: an edge that is given stays if its ends are similar enough."""
         graph = as_graph(graph)
 
         def judge(pairs: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class Jaccard(Purifier):
 
 
 def jaccard_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:
-    """Shared nonzero features of the two ends of each edge, over all that either has; 0 if neither has any."""
+    """Shared nonzero features of the two ends of each edge, over those that either has; 0 if neither has any."""
     features = graph.features
     if isinstance(features, sp.csr_array):
         has = (features != 0).astype(np.float64)
@@ -96,10 +96,10 @@ def cosine_similarity(graph: Graph, edges: Edges) -> NDArray[np.float64]:
 
 
 def unit_rows(graph: Graph) -> sp.csr_array | NDArray[np.float32]:
-    """The features, each row of length one; one without any stays zero."""
+    """The features with rows of length one; an empty row stays zero."""
     features = graph.features
     if isinstance(features, sp.csr_array):
-        # In double precision no square of a float32 leaves the range.
+        # In double precision no square of a float32 overflows.
         wide = features.astype(np.float64)
         lengths = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=1)).ravel())
         return sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ wide)
@@ -112,7 +112,7 @@ def row_products(matrix: sp.csr_array | NDArray[Any], edges: Edges) -> NDArray[n
     if not isinstance(matrix, sp.csr_array):
         rows = torch.from_numpy(np.ascontiguousarray(matrix))
         return inner_products(rows, rows, edges).numpy().astype(np.float64)
-    # A chunk holds as many entries as its first ends have, on average over all edges.
+    # A chunk holds as many entries as its first ends have, averaged over all edges.
     filled = np.diff(matrix.indptr)[edges[0]].mean() if edges.shape[1] else 1.0
     step = max(1, int(_CHUNK / max(filled, 1.0)))
     parts = [edges[:, first : first + step] for first in range(0, edges.shape[1], step)]

@@ -26,14 +26,14 @@ from garnet.training.loop import Training
 
 @dataclass(frozen=True, eq=False)
 class LFRInputs:
-    """What both networks see.
+    """Inputs of both networks.
 
     Attributes:
         features: X, each row divided by the sum of its absolute values.
         matrix: A + I.
-        graph: the graph, of which the low frequencies are.
-        rank: how many of them, at most.
-        device: where they are wanted.
+        graph: the graph of the low frequencies.
+        rank: most low frequencies.
+        device: where they are needed.
     """
 
     features: Features
@@ -45,13 +45,13 @@ class LFRInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> LFRInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        The low frequencies, which training alone asks for, stay those of the graph.
+        The low frequencies, which only training needs, stay those of the graph.
         """
         return replace(self, matrix=WeightedMatrix.looped(edges, weights, self.graph.num_nodes))
 
     @cached_property
     def vectors(self) -> Tensor:
-        """(n, r) eigenvectors U, found when training first asks for them: a trained model does without."""
+        """(n, r) eigenvectors U, computed when training first asks for them: a trained model needs none."""
         n = self.graph.num_nodes
         solve = choose_solver(n)
         matrix = normalized_adjacency(self.graph)
@@ -63,32 +63,32 @@ class LFRInputs:
 class LFR(Model):
     r"""Two networks with the same weights: a GCN on all of the graph, and one on its low frequencies.
 
-    Perturbation theory says that an edge, added or removed, moves the eigenvalues and eigenvectors of the normalised
+    By perturbation theory, adding or removing an edge moves the eigenvalues and eigenvectors of the normalised
     Laplacian :math:`I - D^{-1/2} A D^{-1/2}` little within an interval at the low end of its spectrum. What is learnt
-    there is to carry over to the GCN: layers of the one and of the other,
+    there should carry over to the GCN: layers of the GCN and of the other network,
 
     .. math:: H' = \mathrm{relu}(\tilde A H W + b), \qquad H' = \mathrm{relu}(U \mathrm{diag}(f) U^T H W + b),
 
-    share W and b; U holds the eigenvectors of the r smallest eigenvalues and f, learnt too, is the response of each.
-    Both learn the labels, and the GCN alone predicts: once trained, it needs no eigenvectors.
+    share W and b; U holds the eigenvectors of the r smallest eigenvalues and f, also learnt, is the response of each.
+    Both learn the labels, but only the GCN predicts: once trained, it needs no eigenvectors.
 
     Where this differs from the original code:
 
-    * That trains one of the networks at each step, the second with probability alpha. Here each node of each step is
-      judged by the second with that probability, so that the expected loss,
-      :math:`(1 - \alpha) L_{GCN} + \alpha L_{LFR}`, is the same and less noisy.
-    * That takes the lower half of all eigenpairs of a dense decomposition; here it is `rank` of them, from a sparse
+    * The original trains one of the networks at each step, the second with probability alpha. Here the second judges
+      each node of each step with that probability, so the expected loss, :math:`(1 - \alpha) L_{GCN} + \alpha L_{LFR}`,
+      is the same and less noisy.
+    * It takes the lower half of all eigenpairs of a dense decomposition; here it is `rank` of them, from a sparse
       solver.
-    * The GCN's :math:`\tilde A` is A there; here A + I, so that no node is without neighbours. As there it is not
-      normalised, and rows of X are. This matters more than the low frequencies do: on Cora under Metattack the GCN
+    * The GCN's :math:`\tilde A` is A there and A + I here, so that no node is without neighbours. In both it is not
+      normalised, while rows of X are. This matters more than the low frequencies: on Cora under Metattack the GCN
       alone, alpha = 0, withstands as much, and with a normalised :math:`\tilde A` neither does.
-    * All parameters decay, where that lets those of the first layer alone.
+    * Weight decay applies to all parameters, there to all except those of the first layer.
 
     Attributes:
-        rank: eigenpairs r, or as many as there are nodes if fewer.
+        rank: number of eigenpairs r, at most the number of nodes.
         alpha: probability that the second network judges a node in training.
         hidden: width between the layers.
-        dropout: share of the hidden units left out of each training step.
+        dropout: share of the hidden units dropped in each training step.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -100,7 +100,7 @@ class LFR(Model):
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Glorot weights, no bias, and responses of about one."""
+        """Glorot weights, zero biases, and responses of about one."""
         parameters: Parameters = {}
         for layer, (rows, columns) in enumerate([(features, self.hidden), (self.hidden, classes)]):
             parameters[f"weight{layer}"] = glorot(rows, columns, generator)
@@ -110,13 +110,13 @@ class LFR(Model):
         return parameters
 
     def prepare(self, graph: Graph, device: str) -> LFRInputs:
-        """Features and the convolution; the low frequencies come when they are asked for."""
+        """Features and the convolution; the low frequencies are computed when asked for."""
         looped = sp.csr_array(graph.adjacency + sp.eye_array(graph.num_nodes, format="csr"))
         features = Features.of(replace(graph, features=_rows_of_sum_one(graph)), device)
         return LFRInputs(features, SparseMatrix(looped, device, symmetric=True), graph, self.rank, device)
 
     def logits(self, parameters: Parameters, inputs: LFRInputs, noise: Noise | None) -> Tensor:
-        """(S, n, classes), the GCN's; in training, at some nodes, the low frequencies'."""
+        """(S, n, classes) logits of the GCN; in training, at some nodes, those of the low frequencies."""
 
         def low(mapped: Tensor, layer: int, _: Tensor | None) -> Tensor:
             response = parameters[f"filter{layer}"][:, : inputs.vectors.shape[1]]

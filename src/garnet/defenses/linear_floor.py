@@ -1,4 +1,4 @@
-"""A floor without any neural network: what a defence has to beat to be worth its name."""
+"""A baseline without a neural network: what a defence has to beat to be worth its name."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _MOST_TRAINING_NODES = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class LinearFloor(Defense):
-    r"""Drops edges of unlike features, adds nearest features, propagates, and solves a ridge regression.
+    r"""Drops edges between dissimilar features, adds nearest neighbours, propagates, and solves a ridge regression.
 
     :math:`\hat A` is the normalised matrix of the edges whose features have a Jaccard similarity of at least
-    `least_similarity`, of `knn_weight` times the graph of the k nearest features, and of loops. With the unit rows Z of
+    `least_similarity`, plus `knn_weight` times the graph of the k nearest features, plus loops. With the unit rows Z of
     :math:`\hat A^t X` the labels Y of the training nodes T are fitted in closed form,
     :math:`Z Z_T^T (Z_T Z_T^T + \lambda I)^{-1} Y`. The similarity, the hops t, up to four, and :math:`\lambda` are
-    chosen on the validation nodes, and the last of each are taken without such. Nothing is random: every seed gives the
+    chosen on the validation nodes; without these, the last of each is taken. Nothing is random: every seed gives the
     same.
 
     Attributes:
-        least_similarity: edges below it are dropped; the Jaccard similarity of nonzero features. Each is tried.
+        least_similarity: thresholds to try for the Jaccard similarity of nonzero features; edges below are dropped.
         k: nearest neighbours by features.
-        knn_weight: weight of their edges beside those of the input.
+        knn_weight: weight of their edges relative to those of the input.
     """
 
     gives_model: ClassVar[bool] = False
@@ -76,7 +76,7 @@ class LinearFloor(Defense):
                     for weights in _regressions(hidden, split, labels, classes):
                         said = hidden @ weights
                         accuracy = _accuracy(said, split.val, labels)
-                        # Without validation nodes there is nothing to choose by, and the last counts.
+                        # Without validation nodes there is nothing to choose by, and the last one is kept.
                         if accuracy > best_accuracy or not len(split.val):
                             best, scores, best_accuracy = _learnt(weights, least, hops), said, accuracy
         logits = torch.from_numpy(scores.astype(np.float32))
@@ -84,7 +84,7 @@ class LinearFloor(Defense):
         return tuple(replace(one, seed=seed) for seed in seeds)
 
     def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
-        """The edges and neighbours of the other graph, read with the weights that were learnt."""
+        """The edges and neighbours of the other graph, read with the learnt weights."""
         weights, least, hops = self._known(predictor, graph)
         believed = self._believed(graph, jaccard_similarity(graph, graph.edges) >= least, self._near(graph))
         *_, hidden = islice(_propagated(dense_features(graph.features), believed), hops + 1)
@@ -96,7 +96,7 @@ class LinearFloor(Defense):
         )
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
-        """See `Defense.relaxed`: an edge that is written stays if its ends are alike enough."""
+        """See `Defense.relaxed`: an edge that is given stays if its ends are similar enough."""
         weights, least, hops = self._known(predictor, graph)
         judge, near = partial(_judged, graph, least), sp.triu(self._near(graph), format="coo")
         kept = graph.with_edges(graph.edges[:, jaccard_similarity(graph, graph.edges) >= least])
@@ -109,10 +109,10 @@ class LinearFloor(Defense):
         return ThroughPurifier(read, _Linear(features, torch.from_numpy(weights.astype(np.float32)), hops))
 
     def _known(self, predictor: Predictor, graph: Graph) -> tuple[NDArray[np.float64], float, int]:
-        """The weights, the least similarity and the hops that were learnt.
+        """The learnt weights, least similarity and hops.
 
         Raises:
-            GraphError: no linear floor learnt them, or of other features.
+            GraphError: the predictor is not from a linear floor, or was trained on other features.
         """
         learnt = predictor.parameters
         if "linear" not in learnt:
@@ -129,7 +129,7 @@ class LinearFloor(Defense):
         return FeatureKNN(k=self.k).purify(graph).graph.adjacency.astype(bool).astype(np.float32)
 
     def _believed(self, graph: Graph, kept: NDArray[np.bool_], near: sp.csr_array) -> sp.csr_array:
-        """The edges that are kept, and those of near features."""
+        """The edges that are kept, plus those between near features."""
         return sp.csr_array(graph.with_edges(graph.edges[:, kept]).adjacency + np.float32(self.knn_weight) * near)
 
 
@@ -156,7 +156,7 @@ class _Linear:
         step, hidden = WeightedMatrix.normalized(edges, weights, self.nodes), self.features
         for _ in range(self.hops):
             hidden = step @ hidden
-        # Without a hop edges say nothing, and their gradient is zero.
+        # Without hops, edges do not matter and their gradient is zero.
         return torch.nn.functional.normalize(hidden, dim=1) @ self.weights + 0 * weights.sum()
 
 

@@ -14,7 +14,7 @@ from garnet.training.loop import Training
 
 
 def defense_names() -> tuple[str, ...]:
-    """All names: `none`, purifiers, which come before a backbone, and defences of their own."""
+    """All names: `none`, purifiers, which precede a backbone, and other defences."""
     return ("none", *PURIFIERS.names(), *DEFENSES.names())
 
 
@@ -24,17 +24,17 @@ def is_purifier(name: str) -> bool:
 
 
 def takes_backbone(name: str) -> bool:
-    """Whether a defence of this name trains a backbone of one's choice."""
+    """Whether a defence of this name trains a backbone of your choice."""
     return "backbone" in field_types(_kind(name))
 
 
 def takes_training(name: str) -> bool:
-    """Whether it may be said how a defence of this name trains."""
+    """Whether the training of a defence of this name can be configured."""
     return "training" in field_types(_kind(name))
 
 
 def gives_model(name: str) -> bool:
-    """Whether what a defence of this name has learnt can be saved, and used on another graph."""
+    """Whether what a defence of this name learns can be saved and used on another graph."""
     return _kind(name).gives_model
 
 
@@ -57,15 +57,15 @@ def named_defense(
     device: str = "cpu",
     parameters: Mapping[str, Any] | None = None,
 ) -> Defense:
-    """A defence ready to be fitted.
+    """A defence ready to fit.
 
     Args:
         name: one of `defense_names`.
-        backbone: the model, or its name; None is the defence's own, and `gprgnn` for a purifier. The name of the
-            defence's own stands for that as it is there. One that trains no backbone of one's choice does without.
+        backbone: the model, or its name; None means the defence's own, or `gprgnn` for a purifier. The name of the
+            defence's own backbone means that one, with its settings. Ignored if the defence does not take a backbone.
         training: how it is trained, or the fields of `Training` that differ from the defence's own.
-        device: where.
-        parameters: of the purifier or the defence, where they differ from its own.
+        device: where to train.
+        parameters: parameters of the purifier or the defence that differ from its defaults.
     """
     name = known_name(name, defense_names(), "defence")
     built: Any = Purified(None)
@@ -83,7 +83,7 @@ def equipped(
     training: Mapping[str, Any] | Training | None = None,
     device: str = "cpu",
 ) -> Defense:
-    """A defence with a backbone, a training and a device, as far as it takes them; see `named_defense`."""
+    """A defence with this backbone, training and device, as far as it takes them; see `named_defense`."""
     built: Any = defense
     named = isinstance(backbone, str)
     backbone = BACKBONES.build(backbone, {}) if named else backbone

@@ -1,4 +1,4 @@
-"""Belief propagation: what neighbours tell each other of their classes, and how far it is believed."""
+"""Belief propagation: messages between neighbours about their classes, and how far these are believed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import torch
 from torch import Tensor
 
 ROUNDS = 3
-_AT_ONCE = 1 << 24  # numbers of messages that are in memory together
+_AT_ONCE = 1 << 24  # numbers of messages in memory at a time
 _LEAST = 1e-6
 
 
 def believed(own: Tensor, edges: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
     r"""(S, n, classes) log-probabilities, after some rounds of messages along the edges.
 
-    The message of node i to its neighbour j is :math:`\alpha \log(t b R + 1 - t)`, where b is what i believes but for
-    what j told it. If all edges are trusted, :math:`\alpha` is one and there is no cycle, these are the marginals of
-    the Markov field with R at its edges, once rounds are as many as the longest path has edges.
+    The message of node i to its neighbour j is :math:`\alpha \log(t b R + 1 - t)`, where b is what i believes without
+    the message from j. If all edges are trusted, :math:`\alpha` is one and there are no cycles, these are the marginals
+    of the Markov random field with R at its edges, after as many rounds as the longest path has edges.
 
     Args:
-        own: (S, n, classes) what each node thinks of itself, logarithms.
-        edges: (2, m) undirected ones.
-        trust: (m,) the chance t that an edge says anything.
-        ratio: (S, classes, classes) R, how much more often an edge joins two classes than chance would; symmetric.
-        strength: (S,) how much a message counts, :math:`\alpha`; less than one, as neighbours repeat each other.
+        own: (S, n, classes) log-probabilities of each node on its own.
+        edges: (2, m) undirected edges.
+        trust: (m,) the probability t that an edge carries information.
+        ratio: (S, classes, classes) R, how much more often than by chance an edge joins two classes; symmetric.
+        strength: (S,) weight :math:`\alpha` of a message; less than one, as neighbours repeat each other.
     """
     rounds = [own]
     for _ in range(ROUNDS):
@@ -37,9 +37,9 @@ def believed(own: Tensor, edges: Tensor, trust: Tensor, ratio: Tensor, strength:
 
 
 def compatibility(edges: Tensor, trust: Tensor, said: Tensor) -> Tensor:
-    """(classes, classes) how much more often trusted edges join two classes than chance would, by (n, classes) said.
+    """(classes, classes) how much more often than by chance trusted edges join two classes, given (n, classes) `said`.
 
-    One pair of each two classes is counted beside those that are seen.
+    One pair of each two classes is added to the observed ones.
     """
     joint = torch.ones(said.shape[1], said.shape[1]).to(said)
     for (first, second), chance in _parts(edges, trust, said.shape[1]):
@@ -50,18 +50,18 @@ def compatibility(edges: Tensor, trust: Tensor, said: Tensor) -> Tensor:
 
 
 def message(belief: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
-    """(S, m, classes) what nodes that believe something, (m, classes) or (S, m, classes), tell along m edges.
+    """(S, m, classes) messages along m edges from nodes with beliefs (m, classes) or (S, m, classes).
 
-    The other arguments are those of `believed`.
+    The other arguments are as in `believed`.
     """
     return strength[:, None, None] * (1 + trust[:, None] * (belief @ ratio - 1)).clamp_min(_LEAST).log()
 
 
 def _told(rounds: Sequence[Tensor], ends: Tensor, trust: Tensor, ratio: Tensor, strength: Tensor) -> Tensor:
-    """(S, m, classes) what the first ends tell the second ones, after so many rounds.
+    """(S, m, classes) messages from first ends to second ends, after these rounds.
 
-    Messages are not kept: each is computed anew from what both ends believed in the rounds before, so that memory is
-    that of the nodes, whatever the edges.
+    Messages are not stored: each is recomputed from what both ends believed in the rounds before, so memory grows with
+    the nodes and not with the edges.
     """
     told = torch.zeros((), device=trust.device)
     speaker, listener = ends if len(rounds) % 2 else ends.flip(0)

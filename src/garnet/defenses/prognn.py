@@ -29,7 +29,7 @@ _LEAST_DEGREE = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class ProGNN(Defense):
-    r"""Learns a graph S that is low in rank, sparse, smooth in the features and close to A, and a model on it.
+    r"""Learns a graph S of low rank, sparse, smooth in the features and close to A, together with a model on it.
 
     The problem of the paper, over S and the model's weights :math:`\theta`:
 
@@ -38,28 +38,28 @@ class ProGNN(Defense):
         + \gamma \, L_{GNN}(\theta, S) + \lambda \, \mathrm{tr}(X^T \hat L X), \qquad
         \hat L = D^{-1/2} (D - S) D^{-1/2}
 
-    Algorithm 1 alternates. For S: a step of length :math:`\eta / (1 - \mu)` along the gradient of all that is smooth,
+    Algorithm 1 alternates. For S: a step of length :math:`\eta / (1 - \mu)` along the gradient of the smooth terms,
     then the proximal steps of the nuclear norm, which moves each singular value towards zero by :math:`\eta \beta`, and
     of the l1 norm, which subtracts :math:`\eta \alpha` from each entry, with the bounds. For the model: a few steps of
-    Adam on the training nodes. The state that did best on the validation nodes counts. Where A has weights above one,
-    the largest of them is the upper bound.
+    Adam on the training nodes. The state that did best on the validation nodes is kept. If A has weights above one, the
+    largest of them is the upper bound.
 
     With `smoothness=0` it is the Pro-GNN-fs of the paper.
 
-    Where it differs from the authors' code, whose weights :math:`\alpha, \beta, \gamma, \lambda` these are for Cora:
+    The default :math:`\alpha, \beta, \gamma, \lambda` are those of the authors' code for Cora, from which this differs:
 
     * Theirs takes up to 1000 small steps of S, :math:`\eta = 0.01`, with two of the model at a rate of 0.0005 between;
-      this takes a few of :math:`\eta = 1` with ten at 0.01, the same way in strides a hundred times as long. Their
-      momentum :math:`\mu` of 0.9 makes steps ten times as long in the end. Here they are as long from the beginning,
+      this takes a few of :math:`\eta = 1` with ten at 0.01, the same path in steps a hundred times as long. Their
+      momentum :math:`\mu` of 0.9 makes steps ten times as long in the end. Here they have that length from the start,
       which needs no second matrix.
-    * S stays symmetric, as the paper wants it and their code does not. Its singular values are then its eigenvalues in
-      magnitude, and only those that the proximal step leaves are computed (`garnet.linalg.nuclear_norm`).
-    * S is brought between its bounds before the nuclear norm is shrunk too: with long steps, nodes that have lost their
+    * S stays symmetric, as in the paper but not in their code. Its singular values are then the magnitudes of its
+      eigenvalues, and only those that survive the proximal step are computed (`garnet.linalg.nuclear_norm`).
+    * S is also clipped to its bounds before the nuclear norm is shrunk: with long steps, nodes that have lost their
       edges would otherwise attract others by the thousand.
-    * As in their code, but not in the paper, the distance to A is not squared; its own proximal step, towards A but
-      never beyond, takes the place of its gradient.
-    * The gradient through the normalised graph is written down, not recorded: S and, with smoothness, :math:`X X^T` are
-      the only n x n matrices, beside eigenvectors as long as most of them are wanted.
+    * As in their code, but not in the paper, the distance to A is not squared; a proximal step of its own, towards A
+      but never beyond, replaces its gradient.
+    * The gradient through the normalised graph is coded by hand, not recorded: S and, with smoothness, :math:`X X^T`
+      are the only n x n matrices, besides eigenvectors while most of them are needed.
 
     Attributes:
         alpha: weight of the l1 norm.
@@ -67,10 +67,10 @@ class ProGNN(Defense):
         gamma: weight of the model's loss in the steps of S.
         smoothness: weight :math:`\lambda` of the smoothness of the features.
         lr_graph: step length :math:`\eta` of S.
-        momentum: :math:`\mu`, by which the steps along the gradient are longer than the proximal ones.
+        momentum: :math:`\mu`, which makes the steps along the gradient longer than the proximal ones.
         outer_steps: steps of S in an epoch.
         inner_steps: steps of the model in an epoch.
-        rank: eigenvalues of S kept at most; None keeps all that the proximal step leaves.
+        rank: most eigenvalues of S to keep; None keeps all that survive the proximal step.
         backbone: GCN or GPRGNN.
         training: how both are trained; an epoch is the outer and then the inner steps.
         most_bytes: a graph whose dense matrix would take more is refused.
@@ -100,8 +100,8 @@ class ProGNN(Defense):
         clock = Clock(progress)
         with clock("learn graph and model"):
             course = Course(self.backbone, graph, self.training, self.device, progress)
-            # One after the other, because each learns a graph of its own. Without it the model is worth nothing, so
-            # none is given.
+            # One after the other, because each learns its own graph. Without that graph the model is worthless, so none
+            # # is returned.
             predictors = course.predictors(seeds, _GraphLearner(self, graph).epochs, None)
         return tuple(replace(one, stages=tuple(clock.stages)) for one in predictors)
 
@@ -125,7 +125,7 @@ class _GraphLearner:
     def epochs(
         self, parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
     ) -> Iterator[Sequence[Round[GCNInputs]]]:
-        """Steps of the graph, then as many rounds as there are steps of the model on it."""
+        """Steps of the graph, then one round for each step of the model on it."""
         method, device = self.method, self.method.device
         drawn = torch.Generator(device).manual_seed(seeds[0])
         structure = torch.zeros(self.nodes, self.nodes, device=device)
@@ -145,7 +145,7 @@ class _GraphLearner:
             yield [Round([(inputs, supervision)], inputs)] * method.inner_steps
 
     def _descend(self, structure: Tensor, convolution: _Convolution) -> None:
-        """One step along the gradient of all that is smooth, then to within the bounds."""
+        """One step along the gradient of the smooth terms, then a projection to the bounds."""
         method = self.method
         step = method.lr_graph / (1 - method.momentum)
         left, right, pulls = convolution.gradient()
@@ -158,7 +158,7 @@ class _GraphLearner:
         structure.index_put_(self.places, -self.weights, accumulate=True)
         distance = torch.linalg.vector_norm(structure)
         structure.mul_((1 - step / distance.clamp_min(1e-12)).clamp_min(0))
-        # Half of the gradient and half of its transposed, at once.
+        # Half of the gradient and half of its transpose, at once.
         one, other = torch.cat([left, right, pulls, ones], dim=1), torch.cat([right, left, ones, pulls], dim=1)
         structure.addmm_(one, other.T, alpha=-step / 2)
         if self.gram is not None and root is not None:
@@ -173,7 +173,7 @@ def _smoothness(structure: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
 
     With r the inverse roots of the degrees, the trace is
     :math:`\sum_i d_i r_i^2 (X X^T)_{ii} - \sum_{ij} S_{ij} r_i r_j (X X^T)_{ij}`, and c its derivative by d. As in the
-    authors' code the degree under the root is larger by a thousandth, so that it may be zero.
+    authors' code the degree under the root is increased by a thousandth, so that it may be zero.
     """
     root = (structure.sum(dim=1) + _LEAST_DEGREE).rsqrt()
     shared = root * torch.cat([(structure[rows] * gram[rows]) @ root for rows in _blocks(structure)])
@@ -182,14 +182,14 @@ def _smoothness(structure: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Convolution:
-    r""":math:`P = \tilde D^{-1/2} (S + I) \tilde D^{-1/2}` of a dense S, which remembers where gradients passed.
+    r""":math:`P = \tilde D^{-1/2} (S + I) \tilde D^{-1/2}` of a dense S, which records the gradients that pass.
 
-    A product P h whose gradient is g adds :math:`g h^T` to the gradient of P. All of these together are a product of
-    two narrow blocks, and are kept as such.
+    A product P h with gradient g adds :math:`g h^T` to the gradient of P. Together these are a product of two narrow
+    blocks, and are stored as such.
 
     Args:
         structure: S, symmetric.
-        recording: whether the gradient of S is wanted.
+        recording: whether the gradient of S is needed.
     """
 
     def __init__(self, structure: Tensor, *, recording: bool = False) -> None:
@@ -206,11 +206,11 @@ class _Convolution:
     def product(self, block: Tensor) -> Tensor:
         """P times (n, f)."""
         scaled = self._root * block
-        # From the left, S being symmetric: twice as fast for a few columns.
+        # From the left, as S is symmetric: twice as fast for a few columns.
         return self._root * ((scaled.T @ self._structure).T + scaled)
 
     def record(self, gradient: Tensor, block: Tensor, forth: Tensor, back: Tensor) -> None:
-        """Remember the gradient of a product `forth` of a block; `back` is P times that gradient."""
+        """Record the gradient of a product `forth` of a block; `back` is P times that gradient."""
         self._pairs.append((gradient, block))
         self._pulls += (gradient * forth + block * back).sum(dim=1, keepdim=True)
 
@@ -239,18 +239,18 @@ class _Product(torch.autograd.Function):
         return None, back
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _product: Callable[[_Convolution, Tensor], Tensor] = _Product.apply
 
 
 def _blocks(matrix: Tensor) -> list[slice]:
-    """Rows a few at a time, for what would fill another matrix of this size."""
+    """Slices of a few rows, for work that would fill another matrix of this size."""
     size = max(1, (1 << (18 if matrix.device.type == "cpu" else 26)) // len(matrix))
     return [slice(first, first + size) for first in range(0, len(matrix), size)]
 
 
 def _gram(graph: Graph, device: str) -> Tensor:
-    """(n, n) inner products of the features, some columns of them at a time."""
+    """(n, n) inner products of the features, computed a few columns at a time."""
     features = require_features(graph, "ProGNN compares them unless its 'smoothness' is 0")
     gram = torch.zeros(graph.num_nodes, graph.num_nodes, device=device)
     columns = sp.csc_array(features)

@@ -31,8 +31,8 @@ class Purified(Defense):
     Attributes:
         purifier: what cleans the graph; None trains on the graph as it is.
         backbone: the model, or a defence that trains one.
-        training: how it is trained; None is a defence's own, and `Training()` for a backbone.
-        device: where it is purified and trained; None is a defence's own, and `cpu` for a backbone.
+        training: how it is trained; None means a defence's own, or `Training()` for a backbone.
+        device: where it is purified and trained; None means a defence's own, or `cpu` for a backbone.
 
     Example:
         >>> from garnet.backbones import GCN
@@ -57,7 +57,7 @@ class Purified(Defense):
     def _fit(self, graph: Graph, seeds: Sequence[int], progress: Progress | None) -> tuple[Predictor, ...]:
         model = self._model
         if isinstance(model, Defense):
-            # Asked before anything is purified in vain.
+            # Checked before anything is purified in vain.
             require_device(getattr(model, "device", None) or "cpu", type(model).__name__)
         stages: tuple[Stage, ...] = ()
         if self.purifier is not None:
@@ -86,7 +86,7 @@ class Purified(Defense):
         return ThroughPurifier(view, inner(predictor, graph, way=way))
 
     def views(self, graph: Graph) -> tuple[View, ...]:
-        """See `Defense.views`; a defence behind a purifier is taken to read all that this gives."""
+        """See `Defense.views`; a defence behind a purifier is assumed to read the purified graph in full."""
         if self.purifier is not None:
             return (View(self.purifier.relaxed(graph, device=self._device)),)
         model = self._model
@@ -94,7 +94,7 @@ class Purified(Defense):
 
     @property
     def _model(self) -> Backbone[Any] | Defense:
-        """What is trained, with the training and the device that were given here."""
+        """What is trained, with the training and device given here."""
         return self._configured(self.backbone) if isinstance(self.backbone, Defense) else self.backbone
 
     @property
@@ -102,7 +102,7 @@ class Purified(Defense):
         return self.device or getattr(self.backbone, "device", None) or "cpu"
 
     def _configured(self, defense: Defense) -> Defense:
-        """A defence with the training and the device that were given here."""
+        """A defence with the training and device given here."""
         given = {name: value for name in ("training", "device") if (value := getattr(self, name)) is not None}
         for name in given:
             if not hasattr(defense, name):

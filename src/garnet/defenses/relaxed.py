@@ -1,4 +1,4 @@
-"""Trained defences as functions of the weights of edges: what an attacker who knows them follows the gradient of."""
+"""Trained defences as functions of edge weights, whose gradient an attacker who knows them can follow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NEXT_TO_NOTHING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ThroughPurifier:
-    """A model that reads what a purifier makes of the graph.
+    """A model that reads the purified graph.
 
     Attributes:
-        purifier: what it makes of edges, near one graph.
-        model: what is said of the outcome.
+        purifier: the purifier's map of edges, near one graph.
+        model: the model that reads the result.
     """
 
     purifier: Relaxed
@@ -49,15 +49,16 @@ class ThroughPurifier:
 
 @dataclass(frozen=True, eq=False)
 class RelaxedCommittee:
-    """Several models, each on a view of its own, mixed by what each counts at a node.
+    """Several models, each on its own view, mixed by their weights at a node.
 
     Attributes:
         members: view and model of each.
-        temperatures: (members,) of what each says.
-        weights: (members,) logarithms of what each counts.
-        temperature: of the mixture.
-        doubt: how fast one loses its say where its edges are doubted.
-        chance: how likely edges (2, m) are made up, (m,); None where none is doubted. What a view adds is not doubted.
+        temperatures: (members,) temperature of each.
+        weights: (members,) log-weight of each.
+        temperature: temperature of the mixture.
+        doubt: how fast a member loses weight where its edges are doubted.
+        chance: how likely edges (2, m) are made up, (m,); None if none is doubted. Edges added by a view are not
+            doubted.
     """
 
     members: tuple[tuple[Relaxed, EdgeFunction], ...]
@@ -97,12 +98,12 @@ class RelaxedCommittee:
 
 @dataclass(frozen=True, eq=False)
 class RelaxedBeliefs:
-    """Beliefs as a function of the weights of edges, whose trust stays as it is.
+    """Beliefs as a function of edge weights, with the trust in edges held fixed.
 
     Attributes:
-        beliefs: what was learnt.
-        own: (1, n, classes) log-probabilities that the features alone give.
-        trusted: how far any pairs (2, m) are trusted, (m,); None where planted edges told nothing.
+        beliefs: the learnt beliefs.
+        own: (1, n, classes) log-probabilities from the features alone.
+        trusted: how far any pairs (2, m) are trusted, (m,); None if planted edges showed nothing.
         device: where it computes.
     """
 
@@ -125,11 +126,11 @@ class RelaxedBeliefs:
         return self.beliefs.after(self.own, edges, weights, self._trust(edges, weights))[0]
 
     def heard(self, pairs: Tensor, logits: Tensor) -> Tensor:
-        """(q, classes) what edges of weight one to second ends would add to the logits of first ends.
+        """(q, classes) what edges of weight one to the second ends would add to the logits of the first ends.
 
         Args:
-            pairs: (2, q) that are no edges.
-            logits: (n, classes) what is said of all nodes.
+            pairs: (2, q) pairs that are not edges.
+            logits: (n, classes) logits of all nodes.
         """
         pairs, logits = pairs.to(self.device), logits.to(self.device)
         weights = torch.ones(pairs.shape[1], device=self.device)
@@ -140,11 +141,11 @@ class RelaxedBeliefs:
 
 
 def doubted(edges: Tensor, weights: Tensor, chance: Tensor, nodes: int) -> Tensor:
-    """(n,) share of what is read at a node that is probably made up.
+    """(n,) share of the input at a node that is probably made up.
 
     Args:
-        edges: (2, m + q) that are read.
-        weights: (m + q,) of these.
+        edges: (2, m + q) edges that are read.
+        weights: (m + q,) their weights.
         chance: (m,) how likely the first of them are made up; the others are not doubted.
         nodes: n.
     """

@@ -1,4 +1,4 @@
-"""Gaussian hidden layers of Zhu, Zhang, Cui and Zhu (KDD 2019): what an attack makes uncertain counts less."""
+"""Gaussian hidden layers of Zhu, Zhang, Cui and Zhu (KDD 2019): what an attack makes uncertain has less weight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from garnet.linalg.sparse import SparseMatrix, edge_degrees, normalized_matrix
 from garnet.parameters import NonNegative, ShareBelowOne, Width
 from garnet.training.loop import Training
 
-# Beside a variance, so that its logarithm and the slope of its root stay finite where a relu makes it zero.
+# Added to a variance, so that its logarithm and the slope of its root stay finite where a relu makes it zero.
 _LEAST_VARIANCE = 1e-8
 
 
@@ -46,31 +46,31 @@ class RGCN(Model):
 
     .. math:: M_1 = \mathrm{elu}(X W_\mu), \quad \Sigma_1 = \mathrm{relu}(X W_\sigma).
 
-    A node's neighbours are weighed, unit by unit, by :math:`\alpha = \exp(-\gamma \Sigma)`. With
+    A node's neighbours are weighted, unit by unit, by :math:`\alpha = \exp(-\gamma \Sigma)`. With
     :math:`\tilde A = A + I` and its degrees :math:`\tilde D`, sums of independent Gaussians are Gaussians with
 
     .. math::
         M' = \tilde D^{-1/2} \tilde A \tilde D^{-1/2} (M \odot \alpha), \quad
         \Sigma' = \tilde D^{-1} \tilde A \tilde D^{-1} (\Sigma \odot \alpha \odot \alpha).
 
-    The second layer makes :math:`M_2 = \mathrm{elu}(M_1' W_\mu')` and :math:`\Sigma_2 = \mathrm{relu}(\Sigma_1'
-    W_\sigma')` of these, and aggregates once more. In training the logits are drawn, :math:`M_2' + \epsilon \odot
+    The second layer computes :math:`M_2 = \mathrm{elu}(M_1' W_\mu')` and :math:`\Sigma_2 = \mathrm{relu}(\Sigma_1'
+    W_\sigma')` from these, and aggregates once more. In training the logits are sampled, :math:`M_2' + \epsilon \odot
     \sqrt{\Sigma_2'}` with standard normal :math:`\epsilon`. The loss is the cross-entropy, `kl` times the divergence of
-    the first layer from standard Gaussians, half of :math:`\mu^2 + \sigma - \log \sigma` (less one) averaged over
+    the first layer from standard Gaussians, half of :math:`\mu^2 + \sigma - \log \sigma` (minus one) averaged over
     nodes and units, and `decay` times the squares of the first layer's weights.
 
-    The order of weights, attention and aggregation is that of DeepRobust. Two things differ. Its predictions are drawn
-    too, and so change from call to call; here evaluation takes the means. It sums the divergence over the nodes, times
-    5e-4, while the cross-entropy is a mean, so that on a large graph little else counts; here both are means, and `kl`
-    is about what that sum comes to for the 2,485 nodes of Cora.
+    The order of weights, attention and aggregation is that of DeepRobust. Two things differ. Its predictions are also
+    sampled, and so change from call to call; here evaluation takes the means. It sums the divergence over the nodes,
+    times 5e-4, while the cross-entropy is a mean, so on a large graph little else counts; here both are means, and `kl`
+    is about what that factor amounts to for the 2,485 nodes of Cora.
 
     Attributes:
         hidden: Gaussian units between the layers.
-        dropout: share of the inputs of each layer left out of each training step.
-        gamma: how much less an uncertain neighbour counts; 0 turns attention off.
+        dropout: share of the inputs of each layer dropped in each training step.
+        gamma: how strongly uncertain neighbours are discounted; 0 turns attention off.
         kl: weight of the divergence of the first layer.
         decay: weight of the squares of the first layer's weights.
-        training: how it is trained; its `weight_decay`, of all weights, is 0 because `decay` takes its place.
+        training: how it is trained; its `weight_decay`, of all weights, is 0 because `decay` replaces it.
         device: where it is trained.
     """
 
@@ -98,18 +98,18 @@ class RGCN(Model):
         return RGCNInputs(Features.of(graph, device), gcn_matrix(graph, device), variances)
 
     def logits(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise | None) -> Tensor:
-        """(S, n, classes): drawn in training, their means in evaluation."""
+        """(S, n, classes) logits: sampled in training, their means in evaluation."""
         return self._last(parameters, inputs, noise, *self._first(parameters, inputs, noise))
 
     def logits_and_penalties(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise) -> tuple[Tensor, Tensor]:
-        """Logits, and what keeps the first layer near standard Gaussians and its weights small."""
+        """Logits, and the penalties that keep the first layer near standard Gaussians and its weights small."""
         mean, variance = self._first(parameters, inputs, noise)
         divergence = (mean.square() + variance - (variance + _LEAST_VARIANCE).log()).mean(dim=(1, 2)) / 2
         squares = sum(parameters[name].square().sum(dim=(1, 2)) for name in ("mean0", "variance0"))
         return self._last(parameters, inputs, noise, mean, variance), self.kl * divergence + self.decay * squares
 
     def _first(self, parameters: Parameters, inputs: RGCNInputs, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        """Means and variances, (S, n, hidden) each, of the features, which lose the same entries for both."""
+        """Means and variances, (S, n, hidden) each, of the features, with the same dropout for both."""
         weight = torch.cat([parameters["mean0"], parameters["variance0"]], dim=2)
         both = inputs.features.linear(weight, self.dropout, noise)
         return torch.nn.functional.elu(both[..., : self.hidden]), both[..., self.hidden :].relu()

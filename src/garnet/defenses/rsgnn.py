@@ -25,19 +25,19 @@ from garnet.training.loop import Training
 
 @dataclass(frozen=True, eq=False)
 class RSGNNInputs:
-    r"""Features, candidates, and how alike their ends are.
+    r"""Features, candidates, and how similar their ends are.
 
     Attributes:
         features: X with rows of unit length.
-        pattern: where weights may be: the edges, and each node's most similar others.
-        edges: (e,) places of the graph's own edges in the pattern, one of the two directions each.
+        pattern: where weights may be nonzero: the edges, and each node's most similar others.
+        edges: (e,) indices of the graph's own edges in the pattern, one direction each.
         near: (e,) :math:`\exp(-d^2 / \sigma^2)` of those.
-        far: (m,) by how much the factor of each place exceeds `typical`: :math:`\exp(d^2 / \sigma^2)` less `typical`
-            where there is no edge, and minus `typical` where there is one, which is no negative.
+        far: (m,) by how much the factor of each entry exceeds `typical`: :math:`\exp(d^2 / \sigma^2)` minus `typical`
+            where there is no edge, and minus `typical` where there is one, as it is not a negative.
         typical: :math:`\exp(d^2 / \sigma^2)` for the mean of all squared distances.
-        graph: the graph it is made of.
+        graph: the graph it is made from.
         similar: (2, s) the pairs of most similar nodes.
-        there: (m,) how far each place may have a weight; None is one everywhere, and what training needs.
+        there: (m,) how far each entry may have a weight; None means one everywhere, as training needs.
     """
 
     features: Features
@@ -53,10 +53,10 @@ class RSGNNInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> RSGNNInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        An edge is a candidate or is none, whatever its weight. Here what the predictor gives it is multiplied by how
-        far it is there: its weight over the one it has in the graph, or over one if it is no edge there, and at most
-        one. Pairs of similar nodes are candidates without an edge, and it makes no difference to them. There is no
-        training on what this gives back.
+        In the model an edge is a candidate or not, whatever its weight. Here the predictor's weight is multiplied by
+        how far the edge exists: its weight over the one it has in the graph, or over one if it is not an edge there,
+        and at most one. Pairs of similar nodes are candidates without an edge, so this makes no difference to them. The
+        result cannot be trained on.
         """
         n, places = self.graph.num_nodes, numbers(edges.amin(dim=0), edges.amax(dim=0), self.graph.num_nodes)
         similar = numbers(self.similar[0], self.similar[1], n)
@@ -69,22 +69,21 @@ class RSGNNInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class RSGNN(Model):
-    r"""A link predictor weighs the edges and adds some; a GCN learns on the graph it makes, at the same time.
+    r"""A link predictor weights the edges and adds some, while a GCN learns on the graph it makes.
 
     A perceptron of the features gives each node a code z. The weight of a candidate, which is an edge of the graph or a
     pair of similar nodes, is
 
     .. math:: S_{ij} = \mathrm{relu}(z_i^T z_j), \quad \text{or 0 if that is below a threshold,}
 
-    and the GCN convolves with :math:`\tilde D^{-1/2} (S + I) \tilde D^{-1/2}`. With d the distance of two nodes'
-    features, the predictor reconstructs edges, above all those whose ends are alike, and is to find nothing between
-    other nodes, above all those that are not alike:
+    and the GCN convolves with :math:`\tilde D^{-1/2} (S + I) \tilde D^{-1/2}`. With d the distance between two nodes'
+    features, the predictor should reconstruct edges, above all between similar nodes, and predict none between other
+    nodes, above all dissimilar ones:
 
     .. math:: L_E = \sum_{(i,j) \in E} e^{-d_{ij}^2 / \sigma^2} (z_i^T z_j - 1)^2
         + \sum_{(i,j) \notin E} e^{d_{ij}^2 / \sigma^2} (z_i^T z_j)^2.
 
-    Pairs it is sure of are to have the same class, whether labelled or not, with :math:`\hat y` the GCN's
-    probabilities:
+    Pairs that it is sure of should have the same class, labelled or not, with :math:`\hat y` the GCN's probabilities:
 
     .. math:: L_S = \frac{1}{n} \sum_{S_{ij} \geq T} S_{ij} \|\hat y_i - \hat y_j\|_2^2.
 
@@ -92,38 +91,38 @@ class RSGNN(Model):
 
     Where this differs from the original code:
 
-    * That draws pairs that are no edges at each step. The sum over all of them has a closed form,
-      :math:`\sum_{i,j} (z_i^T z_j)^2 = \|Z^T Z\|_F^2`, which is faster and has no noise; `negatives` says how
-      many for each node they count as. Their factors are exact for candidates, and for the rest, all about as far
-      apart, that of the mean distance.
-    * That steps in turn with two optimisers, once for the predictor and twice for the GCN; one does both here.
-    * Features have rows of unit length, so that neither weights nor :math:`\sigma` depend on their scale. There
-      :math:`\sigma` is so large that all factors are about one; here they differ.
-    * :math:`L_E` is the mean over pairs, where that multiplies it by the nodes; its `alpha` of 0.01 is a
-      `reconstruction` of 25 on Cora. A loop has weight one, where that has :math:`z_i^T z_i`. :math:`L_S` is over all
-      pairs above T, where that takes those below too if they end in a labelled node.
-    * That has other weights of the losses for each graph and each attack; here is one of each.
+    * The original samples negative pairs at each step. The sum over all of them has a closed form,
+      :math:`\sum_{i,j} (z_i^T z_j)^2 = \|Z^T Z\|_F^2`, which is faster and free of noise; `negatives` says how many per
+      node they count as. Their factors are exact for candidates; the rest, all about equally far apart, get that of the
+      mean distance.
+    * It alternates between two optimisers, one step for the predictor and two for the GCN; here one does both.
+    * Features have rows of unit length, so that neither weights nor :math:`\sigma` depend on their scale. In the
+      original :math:`\sigma` is so large that all factors are about one; here they differ.
+    * :math:`L_E` is the mean over pairs, which the original multiplies by the number of nodes; its `alpha` of 0.01 is a
+      `reconstruction` of 25 on Cora. A loop has weight one, there :math:`z_i^T z_i`. :math:`L_S` is over all pairs
+      above T; the original also includes those below that end in a labelled node.
+    * The original tunes the weights of the losses for each graph and attack; here there is one setting for all.
 
-    Weights of the input's edges do not count, only that they are there.
+    Weights of the input's edges are ignored; only their presence matters.
 
     Attributes:
-        k: most similar nodes of each node that are candidates; with 0 no edge is added.
-        negatives: pairs without an edge for each node, beside the edges, in the mean of the reconstruction.
-        sigma: the distance of features, between 0 and 2, over which the factors change.
+        k: number of most similar nodes per node that become candidates; with 0 no edge is added.
+        negatives: pairs without an edge per node, besides the edges, in the mean of the reconstruction.
+        sigma: the scale of feature distances, which lie between 0 and 2, over which the factors change.
         reconstruction: weight of :math:`L_E`.
         smoothness: weight of :math:`L_S`.
-        least: weights below are 0.
+        least: weights below this are 0.
         sure: T.
-        width: of the predictor's hidden layer, and of the codes.
+        width: width of the predictor's hidden layer and of the codes.
         hidden: width between the layers of the GCN.
-        dropout: share of its hidden units left out of each training step.
+        dropout: share of its hidden units dropped in each training step.
     """
 
     whole_graph: ClassVar[bool] = True
 
     k: Natural = 20
     negatives: Natural = 5
-    # Below 0.2 the factor of the farthest pairs leaves the range of float32.
+    # Below 0.2 the factor of the farthest pairs overflows float32.
     sigma: Annotated[float, number("a number >= 0.2", lambda x: x >= 0.2, infinite=True)] = 2.0
     reconstruction: NonNegative = 25.0
     smoothness: NonNegative = 0.3
@@ -135,7 +134,7 @@ class RSGNN(Model):
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.003, weight_decay=5e-4))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """The predictor's weights as torch's `Linear` draws them, the GCN's as Glorot, without bias to begin with."""
+        """The predictor's weights as torch's `Linear` draws them, Glorot weights and zero biases for the GCN."""
         codes = MLP(hidden=self.width).initial(features, self.width, generator)
         named = {f"code_{name}": value for name, value in codes.items()}
         return named | self._gcn.initial(features, classes, generator)
@@ -171,7 +170,7 @@ class RSGNN(Model):
         return self._classified(parameters, inputs, weights, noise)
 
     def logits_and_penalties(self, parameters: Parameters, inputs: RSGNNInputs, noise: Noise) -> tuple[Tensor, Tensor]:
-        """(S, n, classes) and (S,) what the two further losses are."""
+        """(S, n, classes) logits, and (S,) the sum of the two further losses."""
         if inputs.there is not None:
             raise TypeError("RSGNN learns to reconstruct the edges of a graph, and here they were replaced")
         codes = self._codes(parameters, inputs)

@@ -21,21 +21,21 @@ from garnet.training.loop import Training
 
 Norm = Literal["MCP", "L1", "L2"]
 
-# Distances are floored here, so that the weight of an edge between equal ends is finite.
+# Floor of distances, so that the weight of an edge between equal ends is finite.
 _CLOSEST = 0.01
 
-# So many numbers are gathered at a time for distances.
+# Numbers gathered at a time for distances.
 _GATHERED = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
 class RUNGInputs:
-    r"""Features X, the edges in both directions, and what the degrees make of them.
+    r"""Features X, the edges in both directions, and the matrices normalised by degrees.
 
     Attributes:
-        pattern: where the matrices have entries; no loops.
+        pattern: sparsity pattern of the matrices, without loops.
         edges: (2, e) ends of each undirected edge.
-        edge: (m,) number of the undirected edge of each place of the pattern.
+        edge: (m,) number of the undirected edge of each entry of the pattern.
         shares: (m,) entries :math:`A_{ij} / d_i`, whose weighted sums are q.
         matrix: (m,) entries of :math:`\tilde A`.
         root: (n, 1) roots of the degrees.
@@ -54,8 +54,8 @@ class RUNGInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> RUNGInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        Where they do, they flow through W too, which training does not learn from: they are exact wherever the penalty
-        has a slope.
+        If they do, they also flow through W, from which training does not learn: they are exact wherever the penalty is
+        differentiable.
         """
         n = self.features.matrix.shape[0]
         pattern, edge = Pattern.joining(edges, n)
@@ -70,16 +70,16 @@ class RUNGInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class RUNG(Model):
-    r"""A perceptron, then layers that smooth its output along the edges they believe.
+    r"""A perceptron, then layers that smooth its output along the edges they trust.
 
-    The output minimises, over F, with :math:`F^{(0)}` the perceptron's, and degrees d that count a loop,
+    The output minimises, over F, with :math:`F^{(0)}` the perceptron's output and degrees d that include a loop,
 
     .. math:: \sum_{(i,j) \in E} \rho_\gamma\big(\|f_i / \sqrt{d_i} - f_j / \sqrt{d_j}\|_2\big)
         + \lambda \sum_i \|f_i - f_i^{(0)}\|_2^2,
 
     where the minimax concave penalty, :math:`\rho_\gamma(y) = y - y^2 / 2\gamma` up to :math:`\gamma` and
-    :math:`\gamma / 2` beyond, no longer pulls at an edge whose ends differ by more than :math:`\gamma`: an edge between
-    strangers does not count, whereas it biases the estimate with the l1 norm. Each layer is one step of the
+    :math:`\gamma / 2` beyond, does not pull at an edge whose ends differ by more than :math:`\gamma`: an edge between
+    very different nodes is ignored, whereas with the l1 norm it biases the estimate. Each layer is one step of the
     quasi-Newton method of iteratively reweighted least squares (QN-IRLS), which never increases the objective:
 
     .. math:: W_{ij} = \rho_\gamma'(y_{ij}) / 2 y_{ij} = \max(1 / 2 y_{ij} - 1 / 2 \gamma,\ 0), \qquad
@@ -89,22 +89,22 @@ class RUNG(Model):
         \qquad \tilde A = D^{-1/2} A D^{-1/2}.
 
     With the l1 norm :math:`W_{ij} = 1 / 2 y_{ij}`. With the l2 norm :math:`W_{ij} = 1`, and the layers converge to
-    personalised PageRank with the probability :math:`1 - \hat\lambda` of return, as APPNP. As in the original, no
-    gradient flows through W.
+    personalised PageRank with return probability :math:`1 - \hat\lambda`, like APPNP. As in the original, no gradient
+    flows through W.
 
-    The original is dense. Its code takes the root of the distance once more before it weighs an edge, so that its gamma
-    of 6 or 3 is a distance of 36 or 9; here gamma is the distance of the paper, floored at 0.01, below which the
-    penalty is a parabola. Its step size of 0.05 does worse than 0.01 on the validation nodes of Cora, clean or
-    poisoned. It trains for all of its 300 epochs; here as everywhere the epoch that did best on the validation nodes
-    counts. The term of a weighted edge is multiplied by its weight.
+    The original is dense. Its code takes the root of the distance once more before it weights an edge, so its gamma of
+    6 or 3 is a distance of 36 or 9; here gamma is the distance of the paper, floored at 0.01, below which the penalty
+    is a parabola. Its learning rate of 0.05 does worse than 0.01 on the validation nodes of Cora, clean or poisoned. It
+    trains for all of its 300 epochs; here, as everywhere, the epoch that did best on the validation nodes is kept. The
+    term of a weighted edge is multiplied by its weight.
 
     Attributes:
-        gamma: distance of the two ends of an edge beyond which it does not count; for the norm `MCP` alone.
-        lambda_hat: :math:`\hat\lambda = 1 / (1 + \lambda)`, the share of smoothing; its complement is that of fidelity.
+        gamma: distance between the two ends of an edge beyond which it is ignored; only for the norm `MCP`.
+        lambda_hat: :math:`\hat\lambda = 1 / (1 + \lambda)`, the share of smoothing; the rest is fidelity.
         norm: the penalty: `MCP` is RUNG, `L1` and `L2` are its special cases.
         hops: layers of smoothing.
         hidden: width of the perceptron.
-        dropout: share of its hidden units left out of each training step.
+        dropout: share of its hidden units dropped in each training step.
     """
 
     gamma: Positive = 5.0
@@ -116,7 +116,7 @@ class RUNG(Model):
     training: Training = field(default_factory=lambda: Training(epochs=300, lr=0.01, weight_decay=5e-4))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """The perceptron's; the layers have none."""
+        """The perceptron's parameters; the layers have none."""
         return MLP(hidden=self.hidden).initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> RUNGInputs:
@@ -159,7 +159,7 @@ class RUNG(Model):
 class _Distances(torch.autograd.Function):
     """(S, e) distances of the two ends of each edge, for (S, n, f) points.
 
-    Their gradient is a product with a Laplacian, which takes a fraction of the time of adding up rows edge by edge.
+    Their gradient is a product with a Laplacian, in a fraction of the time of adding up rows edge by edge.
     """
 
     @staticmethod
@@ -179,5 +179,5 @@ class _Distances(torch.autograd.Function):
         return None, pattern.row_sums(pulls)[:, :, None] * points - pattern.product(pulls, points)
 
 
-# Torch leaves `apply` without types.
+# Torch does not type `apply`.
 _distances: Callable[[RUNGInputs, Tensor], Tensor] = _Distances.apply

@@ -23,20 +23,20 @@ from garnet.neighbors.search import choose_neighbors
 from garnet.parameters import Count, NonNegative, ShareBelowOne, ShareWithin, Width
 from garnet.training.loop import Training
 
-# The least similar nodes are sought among so many times as many, drawn at random.
+# The least similar nodes are sought among this many times as many, drawn at random.
 _DRAWN = 10
-# Pairs compared in one step at most, as in the authors' code.
+# Most pairs to compare in one step, as in the authors' code.
 _COMPARED = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class SimPGCNInputs:
-    """What the model sees of a graph.
+    """Inputs of the model.
 
     Attributes:
         features: X.
         matrix: the graph's convolution, D^(-1/2) (A + I) D^(-1/2).
-        nearest: that of the graph of nearest features, D^(-1/2) A D^(-1/2).
+        nearest: the convolution of the graph of nearest features, D^(-1/2) A D^(-1/2).
         pairs: (2, p) pairs of nodes, the most and the least similar.
         similarities: (p,) cosines of their features.
     """
@@ -50,7 +50,7 @@ class SimPGCNInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> SimPGCNInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        The graph of nearest features has nothing to do with them.
+        The graph of nearest features does not change.
         """
         return replace(self, matrix=normalized_matrix(edges, weights, self.features.matrix.shape[0]))
 
@@ -61,8 +61,8 @@ class SimPGCN(Model):
 
     "Node Similarity Preserving Graph Convolutional Networks". :math:`\hat A` is the graph's convolution and
     :math:`\hat A_f` that of the graph that joins each node to the k of the most similar features, weighted by the
-    cosine :math:`S_{ij}`. Each layer learns from its input H how far a node trusts either, and how much it adds of
-    itself:
+    cosine :math:`S_{ij}`. Each layer learns from its input H how far a node trusts either graph, and how much of
+    itself it adds:
 
     .. math::
         s = \mathrm{sigmoid}(H w_s + b_s), \quad c = H w_n + b_n, \quad
@@ -70,31 +70,31 @@ class SimPGCN(Model):
 
     and :math:`H' = P H W + (1 + \gamma c) \odot b`, with a relu between the layers.
 
-    A linear map f of what is left of the hidden layer after dropout is to say how similar two nodes' features are. The
-    loss is the cross-entropy and `similarity_weight` times the mean of :math:`(f(|h_i - h_j|) - S_{ij})^2` over pairs
-    (i, j) of the most and the least similar nodes.
+    A linear map f of the hidden layer after dropout should predict how similar two nodes' features are. The loss is the
+    cross-entropy plus `similarity_weight` times the mean of :math:`(f(|h_i - h_j|) - S_{ij})^2` over pairs (i, j) of
+    the most and the least similar nodes.
 
     Where it differs from the authors' code:
 
-    * No n x n similarities. The most similar nodes come from the neighbour search; the least similar are those of ten
-      times as many drawn at random, once, and not of all nodes. In bags of words either share no word, mostly. Of all
-      these pairs each step draws 10,000, with replacement.
+    * No n x n similarities. The most similar nodes come from the neighbour search; the least similar are chosen once
+      among ten times as many random nodes, not among all. With bags of words, both kinds mostly share no word. Each
+      step samples 10,000 of all these pairs, with replacement.
     * The graph of nearest features is undirected, and nodes without features are not in it. Theirs keeps the k largest
       entries of each row.
-    * Similarities are of the features, theirs of where features are not zero; in bags of words that is the same.
+    * Similarities compare the features, theirs only where these are nonzero; for bags of words that is the same.
     * One relu after the mix, as in the paper; theirs has one in each of its three terms, DeepRobust has none.
-    * The weights of s and c begin within one over the root of the inputs. Theirs begin between -1 and 1, which leaves
-      it to chance which of the two graphs a node trusts. Theirs begin with half of each graph, or most of the given one
-      where no attack is expected; here `trust` is a quarter with or without an attack.
+    * The weights of s and c start within one over the root of the number of inputs. Theirs start between -1 and 1,
+      which leaves it to chance which of the two graphs a node trusts. Theirs start with half of each graph, or mostly
+      the given one if no attack is expected; here `trust` is a quarter with or without an attack.
 
     Attributes:
         hidden: width between the layers.
-        dropout: share of the hidden units left out of each training step.
+        dropout: share of the hidden units dropped in each training step.
         k: neighbours of each node in the graph of features.
-        gamma: weight of what a node adds of itself.
+        gamma: weight of a node's own contribution.
         trust: share of the given graph in the mix before training, above 0 and below 1.
         similarity_weight: weight of the prediction of similarities; 0 leaves it out.
-        similar: how many of the most similar nodes of each, and of the least similar, are compared with it.
+        similar: number of most similar nodes, and of least similar ones, to compare with each node.
     """
 
     whole_graph: ClassVar[bool] = True
@@ -109,7 +109,7 @@ class SimPGCN(Model):
     training: Training = field(default_factory=lambda: Training(epochs=200, lr=0.01, weight_decay=5e-4, patience=60))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Glorot weights for the layers; small ones for what weighs the graphs, so that `trust` holds everywhere."""
+        """Glorot weights for the layers; small ones for mixing the graphs, so that `trust` holds everywhere."""
         trusted = math.log(self.trust / (1 - self.trust))
         parameters: Parameters = {}
         for layer, (rows, columns) in enumerate([(features, self.hidden), (self.hidden, classes)]):
@@ -124,7 +124,7 @@ class SimPGCN(Model):
     def prepare(self, graph: Graph, device: str) -> SimPGCNInputs:
         """Features, the two convolutions, and pairs to compare."""
         points = unit_features(graph, "SimPGCN compares them", device=device)
-        # To a distance, a point at the origin is near to all others; a cosine has nothing to say of it.
+        # By distance, a point at the origin is near all others; its cosine is undefined.
         known = (points.abs().amax(dim=1) > 0).nonzero()[:, 0]
         most = max(min(max(self.k, self.similar), len(known) - 1), 0)
         found = choose_neighbors(len(known), device)(points[known], most, seed=0) if most else known[:, None][:, :0]
@@ -149,7 +149,7 @@ class SimPGCN(Model):
     def logits_and_penalties(
         self, parameters: Parameters, inputs: SimPGCNInputs, noise: Noise
     ) -> tuple[Tensor, Tensor]:
-        """Logits, and how wrong the hidden layer is about the similarity of pairs."""
+        """Logits, and the error of the hidden layer on the similarity of pairs."""
         hidden = self._first(parameters, inputs, noise)
         logits = self._last(parameters, inputs, hidden)
         if not self.similarity_weight or not inputs.pairs.shape[1]:
@@ -162,7 +162,7 @@ class SimPGCN(Model):
         return logits, self.similarity_weight * errors.square().mean(dim=1)
 
     def _unlike(self, points: Tensor, nodes: Tensor) -> Tensor:
-        """(m, similar) the least similar to each of the nodes among some drawn at random."""
+        """(m, similar) the nodes least similar to each of the nodes, among random ones."""
         generator = torch.Generator().manual_seed(0)
         drawn = torch.randint(max(len(nodes), 1), (len(nodes), _DRAWN * self.similar), generator=generator)
         drawn = nodes[drawn.to(nodes.device)]
@@ -192,7 +192,7 @@ def _weights(parameters: Parameters, layer: int) -> Tensor:
 
 
 def _joined(nodes: Tensor, others: Tensor) -> Edges:
-    """Each pair of one of the nodes (m,) and one of its others (m, c), once; none of a node with itself."""
+    """Each pair of a node (m,) and one of its others (m, c), once; never a node with itself."""
     nodes = nodes[:, None].expand_as(others)
     apart = nodes != others
     nodes, others = nodes[apart].cpu(), others[apart].cpu()
@@ -200,7 +200,7 @@ def _joined(nodes: Tensor, others: Tensor) -> Edges:
 
 
 def _chosen(pairs: int, noise: Noise) -> Tensor:
-    """(S, c) which pairs each model compares in this step."""
+    """(S, c) the pairs that each model compares in this step."""
     if pairs <= _COMPARED:
         return torch.arange(pairs).expand(len(noise.generators), -1)
     draws = [torch.randint(pairs, (_COMPARED,), generator=one, device=one.device) for one in noise.generators]

@@ -23,13 +23,13 @@ from garnet.training.loop import Training
 
 @dataclass(frozen=True, eq=False)
 class SoftMedianInputs:
-    """What the layers see.
+    """Inputs of the layers.
 
     Attributes:
         features: X.
         near: each node's neighbours after the diffusion.
-        alpha: probability of return of the diffusion.
-        k: neighbours that it keeps.
+        alpha: return probability of the diffusion.
+        k: number of neighbours that it keeps.
     """
 
     features: Features
@@ -40,9 +40,8 @@ class SoftMedianInputs:
     def with_edges(self, edges: Tensor, weights: Tensor) -> SoftMedianInputs:
         """The same nodes, joined by undirected edges (2, m) with weights (m,); gradients flow to the weights.
 
-        Which entries of the diffusion are the largest, and which are medians, is taken as it is at these weights; the
-        derivatives of all else are exact, but that edges below a weight of 0.01 count as if it were zero: see
-        `weighted_pagerank`.
+        The choice of the largest entries of the diffusion and of the medians is fixed at these weights; all other
+        derivatives are exact, except that edges with a weight below 0.01 count as zero: see `weighted_pagerank`.
         """
         n = self.features.matrix.shape[0]
         columns, values = weighted_pagerank(edges, weights, n, alpha=self.alpha, k=self.k)
@@ -56,7 +55,7 @@ class SoftMedianInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class SoftMedianGDC(Model):
-    r"""A GCN whose neighbours are those of a diffusion and whose sums are robust means.
+    r"""A GCN whose neighbours come from a diffusion and whose sums are robust means.
 
     From "Robustness of Graph Neural Networks at Scale". The graph becomes personalised PageRank (Gasteiger,
     Weissenberger and Guennemann, NeurIPS 2019),
@@ -70,22 +69,22 @@ class SoftMedianGDC(Model):
     .. math:: \Big(\sum_j a_{ij}\Big) \frac{\sum_j s_{ij} a_{ij} x_j}{\sum_j s_{ij} a_{ij}}, \qquad
         s_{ij} = \exp\Big(-\frac{\|\bar x_i - x_j\|}{T \sqrt d}\Big).
 
-    Gradients flow through the entries that are medians too. A few neighbours far from the rest, as an attacker adds
-    them, move the median little and so count little.
+    Gradients also flow through the medians. A few neighbours far from the rest, such as an attacker adds, hardly move
+    the median and so have little weight.
 
     Where we differ from the authors' code: theirs has a dense inverse for Cora and Citeseer, and on larger graphs
     approximate rows of the random walk, whose largest entries are taken before they are made symmetric, so that hubs
-    are kept more often; here the largest entries are always those of :math:`\Pi`. Weights of edges count in the
-    diffusion. They add a loop of weight one to a row that has lost its own entry, which happens only with
-    :math:`k < 1 / \alpha`; we do not. Training chooses the best epoch by validation accuracy, not by loss.
+    are kept more often; here the largest entries are always those of :math:`\Pi`. The diffusion uses edge weights. They
+    add a loop of weight one to a row that has lost its own entry, which happens only with :math:`k < 1 / \alpha`; we do
+    not. Training chooses the best epoch by validation accuracy, not by loss.
 
     Attributes:
-        layers: how many.
+        layers: number of layers.
         hidden: width between the layers.
-        dropout: share of the hidden units left out of each training step.
+        dropout: share of the hidden units dropped in each training step.
         temperature: T; low is robust, high is a GCN on the diffused graph.
-        alpha: probability of return of PageRank; 0.15 for citation graphs, 0.1 for ogbn-arxiv.
-        k: neighbours that each node keeps of the diffusion.
+        alpha: return probability of PageRank; 0.15 for citation graphs, 0.1 for ogbn-arxiv.
+        k: number of neighbours that each node keeps from the diffusion.
         batch_norm: normalise each hidden unit over the nodes, as for ogbn-arxiv.
     """
 
@@ -95,14 +94,14 @@ class SoftMedianGDC(Model):
     hidden: Width = 64
     dropout: ShareBelowOne = 0.5
     temperature: Positive = 0.2
-    # The diffusion takes as many steps as one over the root of alpha.
+    # The number of diffusion steps grows as one over the root of alpha.
     alpha: Annotated[float, number("at least 1e-6 and at most 1", lambda x: 1e-6 <= x <= 1)] = 0.15
     k: Count = 64
     batch_norm: bool = False
     training: Training = field(default_factory=lambda: Training(lr=0.01, weight_decay=1e-3))
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """Those of a GCN."""
+        """The parameters of a GCN."""
         return self._gcn.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> SoftMedianInputs:
@@ -125,7 +124,7 @@ class SoftMedianGDC(Model):
 
 
 def normalized(diffused: sp.csr_array) -> sp.csr_array:
-    """Each row divided by its sum; then row and column of each node by the root of its column's sum."""
+    """Each row divided by its sum, then each node's row and column by the root of its column's sum."""
     rows = np.asarray(diffused.sum(axis=1), dtype=np.float64).ravel()
     scaled = sp.diags_array(1 / np.where(rows > 0, rows, 1)) @ diffused
     columns = np.asarray(scaled.sum(axis=0)).ravel()

@@ -1,4 +1,4 @@
-"""A model that reads no edge at all, and learns from one that does."""
+"""A model that reads no edges, and learns from one that does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from garnet.linalg.sparse import SparseMatrix
 from garnet.purify.features import row_lengths, unit_rows
 
 FOLDS = 5
-"""A node is judged by the one of so many students that was not taught what its teacher says of it."""
+"""Number of students; each node is judged by the one that was not taught the teacher's view of it."""
 _RANK = 512
 _POWERS = 2
 _RIDGE = 1.0
@@ -26,12 +26,12 @@ _RIDGE = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a student reads of the nodes of a graph: nothing that an edge could change.
+    """What a student reads of a graph's nodes: nothing that an edge could change.
 
     Attributes:
         features: (n, d), rows of length one.
-        lengths: (n,) of the rows as they were.
-        near: (n, n) normalised matrix of the nodes with the most similar features.
+        lengths: (n,) original lengths of the rows.
+        near: (n, n) normalised adjacency of the graph of most similar features.
     """
 
     features: Features
@@ -40,19 +40,19 @@ class Reading:
 
     @classmethod
     def of(cls, graph: Graph, near: Graph, device: str) -> Self:
-        """Of the nodes of a graph, and of the graph that joins those with similar features."""
+        """From the nodes of a graph, and the graph that joins those with similar features."""
         given = require_features(graph, "a student reads nothing else")
         rows, lengths = unit_rows(given).astype(np.float32), row_lengths(given).astype(np.float32)
         matrix = SparseMatrix(rows, device) if sp.issparse(rows) else torch.from_numpy(rows).to(device)
         return cls(Features(matrix), torch.from_numpy(lengths).to(device), gcn_matrix(near, device))
 
     def with_features(self, features: Features) -> Self:
-        """The same of other features, which are divided by the lengths that the rows of these have."""
+        """The same for other features, divided by the lengths of these rows."""
         unit = 1 / torch.where(self.lengths > 0, self.lengths, 1.0)
         return replace(self, features=Features(ScaledRows(features.matrix, unit)))
 
     def answers(self, learnt: Parameters) -> Tensor:
-        """(S, n, classes) what students say, each node's by the one that was not taught it."""
+        """(S, n, classes) answers of the students; each node's is from the student that was not taught it."""
         said = [self._answers(learnt, fold)[:, fold::FOLDS] for fold in range(FOLDS)]
         answers = said[0].new_empty(len(said[0]), self.near.shape[0], said[0].shape[2])
         for fold, one in enumerate(said):
@@ -65,15 +65,15 @@ class Reading:
 
 
 class Students:
-    r"""Ridge regressions on what a student reads, solved for any number of teachers after one factorisation.
+    r"""Ridge regressions on a student's reading, solved for any number of teachers after one factorisation.
 
-    With the unit rows X of the features and the normalised graph A of the nearest ones, a student says
-    :math:`X B + A^2 X B' + \mu`. B and B' are found among the leading singular directions of X, where they make
-    :math:`\|T - D W - \mu\|^2 + \|W\|^2` smallest, T being what the teacher says, :math:`\mu` its mean, and D the
-    coordinates in these directions beside the same averaged over two steps, on one scale.
+    With the unit rows X of the features and the normalised graph A of the nearest ones, a student answers
+    :math:`X B + A^2 X B' + \mu`. B and B' lie in the span of the leading singular directions of X, where they minimise
+    :math:`\|T - D W - \mu\|^2 + \|W\|^2`, with T the teacher's answers, :math:`\mu` their mean, and D the coordinates
+    in these directions next to the same averaged over two steps, on one scale.
 
     Attributes:
-        reading: what they read.
+        reading: their input.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -107,7 +107,7 @@ class Students:
 
 
 def _directions(matrix: Tensor | SparseMatrix) -> Tensor:
-    """(d, r) orthonormal, close to the leading right singular vectors: a randomised subspace iteration."""
+    """(d, r) orthonormal, close to the leading right singular vectors, by randomised subspace iteration."""
     rows, columns = matrix.shape
     transposed = matrix.transposed() if isinstance(matrix, SparseMatrix) else matrix.T
     device = matrix.values.device if isinstance(matrix, SparseMatrix) else matrix.device

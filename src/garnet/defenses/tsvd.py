@@ -28,18 +28,18 @@ from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor
 
 _SOLVED, _SOLVER_STEPS = 1e-2, 30
-"""Where the solver stops that says how eigenvectors turn; few steps keep narrow gaps from ruling all."""
+"""Limit of the solver for the rotation of eigenvectors; few steps keep narrow gaps from dominating."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TSVD(Defense):
     r"""Trains on :math:`U_r \Lambda_r U_r^T`, the symmetric matrix of rank r nearest to the adjacency.
 
-    Its entries, of both signs, fill n x n numbers, and each product costs as much: this is what GARNET avoids. Degrees
-    are the sums of its rows with a loop of weight one; rows whose sum is not positive are left out.
+    Its entries, of both signs, fill an n x n matrix, and each product costs as much: this is what GARNET avoids.
+    Degrees are row sums with a loop of weight one; rows whose sum is not positive are left out.
 
     Attributes:
-        rank: singular values kept; None is 50, or half the nodes if fewer.
+        rank: number of singular values to keep; None means 50, or half the nodes if fewer.
         backbone: GCN, GPRGNN or H2GCN; for the last, a graph that joins all pairs has no pairs at two hops.
         training: how it is trained.
         most_bytes: a graph whose dense matrix would take more is refused.
@@ -64,17 +64,17 @@ class TSVD(Defense):
             self.backbone, graph, seeds=seeds, training=self.training, device=self.device, inputs=inputs,
             progress=progress,
         )  # fmt: skip
-        # A file would not say that its weights are for a matrix of low rank.
+        # A file would not record that the weights are for a low-rank matrix.
         return tuple(replace(one, backbone=None, stages=(*clock.stages, *one.stages)) for one in predictors)
 
     def _predict(self, predictor: Predictor, graph: Graph) -> Predictor:
-        """The low-rank matrix of the other graph, read with the weights that were learnt."""
+        """The low-rank matrix of the other graph, read with the learnt weights."""
         self._require_possible(graph)
         whole = replace(predictor, backbone=_OnLowRank(self))
         return replace(whole.on(graph, device=self.device), backbone=None)
 
     def relaxed(self, predictor: Predictor, graph: Graph, *, way: Way = "still") -> EdgeFunction:
-        """See `Defense.relaxed`: the low-rank matrix turns with the edges, to first order."""
+        """See `Defense.relaxed`: the low-rank matrix follows the edges, to first order."""
         self._require_possible(graph)
         inputs = self.backbone.prepare(graph, self.device)
         if not isinstance(inputs, GCNInputs):
@@ -83,7 +83,7 @@ class TSVD(Defense):
         return _RelaxedTSVD(self.backbone, stacked, inputs, self.spectrum(graph), Resident.of(graph, self.device), way)
 
     def spectrum(self, graph: Graph) -> Spectrum:
-        """The eigenpairs of the adjacency that are kept: those of largest absolute value."""
+        """The eigenpairs of the adjacency to keep: those of largest absolute value."""
         solve = choose_solver(graph.num_nodes)
         matrix = graph.adjacency.astype(float)
         return solve(matrix, self._rank(graph.num_nodes), end="magnitude", seed=0, device=self.device)
@@ -102,12 +102,12 @@ class TSVD(Defense):
 
 @dataclass(frozen=True)
 class _OnLowRank:
-    """The backbone of a TSVD, which reads the low-rank matrix of any graph it is given."""
+    """The backbone of a TSVD, which reads the low-rank matrix of any graph."""
 
     defense: TSVD
 
     def initial(self, features: int, classes: int, generator: torch.Generator) -> Parameters:
-        """The backbone's."""
+        """The backbone's parameters."""
         return self.defense.backbone.initial(features, classes, generator)
 
     def prepare(self, graph: Graph, device: str) -> Any:
@@ -121,13 +121,13 @@ class _OnLowRank:
         return inputs.with_matrix((vectors * spectrum.values.float().to(device)) @ vectors.T)
 
     def logits(self, parameters: Parameters, inputs: Any, noise: Noise | None) -> Tensor:
-        """The backbone's."""
+        """The backbone's logits."""
         return self.defense.backbone.logits(parameters, inputs, noise)
 
 
 @dataclass(frozen=True, eq=False)
 class _RelaxedTSVD:
-    """A trained TSVD near a graph whose leading eigenpairs are known."""
+    """A trained TSVD near a graph with known leading eigenpairs."""
 
     backbone: Backbone[Any]
     parameters: Parameters

@@ -21,11 +21,11 @@ Members = Sequence[Purifier | None]
 
 
 class CommitteeWarning(GarnetWarning):
-    """A committee does without a member that cannot read the graph, or without validation nodes."""
+    """A committee goes without a member that cannot read the graph, or without validation nodes."""
 
 
 def called(purifier: Purifier | None) -> str:
-    """A purifier with the parameters that differ from its defaults.
+    """A name for a purifier, with the parameters that differ from its defaults.
 
     Example:
         >>> called(None), called(GARNET(rank=16))
@@ -41,14 +41,14 @@ def called(purifier: Purifier | None) -> str:
 def views_of(
     members: Members, graph: Graph, found: Purification | None, *, device: str, clock: Clock
 ) -> dict[int, Graph]:
-    """The graph of each member that can read it, by the member's place.
+    """The graph of each member that can read it, by the member's index.
 
     Args:
         members: the purifiers.
         graph: the graph.
-        found: what one of them has made of it already.
+        found: a purification that one of them has already made.
         device: where to purify.
-        clock: told of each.
+        clock: times each member.
     """
     views, spectra = {}, Spectra(members, graph, device)
     for place, purifier in enumerate(members):
@@ -79,12 +79,12 @@ def _view(purifier: Purifier | None, graph: Graph, found: Purification | None, s
 
 @dataclass(frozen=True, eq=False)
 class Spectra:
-    """The spectra of one graph that several purifiers ask for: each is computed once, at the largest rank.
+    """The spectra of one graph that several purifiers need: each is computed once, at the largest rank.
 
     A purifier that plants edges reads another graph, and computes its own.
 
     Attributes:
-        members: who asks.
+        members: the purifiers.
         graph: the graph.
         device: where to compute.
     """
@@ -95,7 +95,7 @@ class Spectra:
     _known: dict[tuple[Any, ...], Spectrum] = field(default_factory=dict)
 
     def of(self, purifier: GARNET) -> Spectrum:
-        """One that has what a purifier needs, and maybe more."""
+        """A spectrum with at least what a purifier needs."""
         kind = _kind(purifier)
         if kind not in self._known:
             alike = [one for one in self.members if isinstance(one, GARNET) and _kind(one) == kind]
@@ -105,7 +105,7 @@ class Spectra:
         return self._known[kind]
 
     def _rank(self, purifier: GARNET) -> int:
-        """How many pairs it needs; none if the graph does not allow it, which concerns no other."""
+        """Number of pairs that it needs; none if the graph does not allow it, which does not affect the others."""
         try:
             return purifier.on(self.graph).rank
         except GarnetError:
@@ -113,5 +113,5 @@ class Spectra:
 
 
 def _kind(purifier: GARNET) -> tuple[Any, ...]:
-    """What tells the spectra of two purifiers apart, but for the rank."""
+    """What distinguishes the spectra of two purifiers, apart from the rank."""
     return purifier.end, purifier.normalize, purifier.tau, purifier.seed

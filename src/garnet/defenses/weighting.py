@@ -1,4 +1,4 @@
-"""What each member of a committee counts: in all, and at a node."""
+"""The weight of each member of a committee: overall, and at a node."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from garnet.purify.result import Ledger, Purification
 from garnet.training.adam import Adam
 
 _NEXT_TO_NOTHING = 1e-9
-_STEPS, _RATE = 200, 0.1  # of Adam, on as many numbers as there are members
+_STEPS, _RATE = 200, 0.1  # of Adam, on one number per member
 
 
 def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float, counts: Tensor | None = None) -> Tensor:
-    """The logarithms of the weights that make labels likeliest, (members,), up to a constant.
+    """The log-weights that make the labels likeliest, (members,), up to a constant.
 
     Args:
-        given: (members, k) log-probability that each gives to the true class of a node.
-        against: (members, k) what its log-weight loses there.
-        shrinkage: so many nodes speak for equal weights.
-        counts: (k,) how much each node counts, one on the mean; None is the same. A few that count for most of all are
-            as good as few, so that so much less is learnt of them.
+        given: (members, k) log-probability that each member gives to the true class of a node.
+        against: (members, k) reduction of its log-weight there.
+        shrinkage: number of pseudo-nodes in favour of equal weights.
+        counts: (k,) weight of each node, with mean one; None weights all the same. If a few nodes hold most of the
+            weight, they count as few nodes, and less is learnt from them.
     """
     if counts is not None and len(counts):
-        counts = counts * counts.sum() / counts.square().sum()  # which add up to Kish's effective sample size
+        counts = counts * counts.sum() / counts.square().sum()  # these add up to Kish's effective sample size
     weights = torch.zeros(len(given), requires_grad=True)
     optimizer = Adam([weights], _RATE)
     for _ in range(_STEPS if given.numel() else 0):
@@ -49,13 +49,13 @@ def likeliest_weights(given: Tensor, against: Tensor, shrinkage: float, counts: 
 
 
 def say_at_nodes(weights: Tensor, against: Tensor) -> Tensor:
-    """(S, members, n) logarithms of what each member counts at a node, of (S, members) and (members, n)."""
+    """(S, members, n) log-weight of each member at a node, from (S, members) and (members, n)."""
     return (weights[..., None] - against).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
-    """The edges of a graph, and how likely each is made up, if the most trusted edges of its ends are true.
+    """The edges of a graph, and how likely each is made up, assuming that the most trusted edges of its ends are true.
 
     Attributes:
         edges: (2, m).
@@ -67,7 +67,7 @@ class Suspects:
 
     @classmethod
     def of(cls, purified: Purification) -> Suspects:
-        """What planted edges told of the input of a purification.
+        """What planted edges showed about the input of a purification.
 
         Raises:
             ParameterError: none were planted.
@@ -89,16 +89,16 @@ def most_trusted(edges: Tensor, trust: Tensor, nodes: int) -> Tensor:
 
 
 def made_up(trust: Tensor, best: Tensor, caution: float) -> Tensor:
-    """(m,) how likely edges are made up that are trusted so far, if the best of both their ends is true.
+    """(m,) how likely edges with this trust are made up, assuming that the best edge of both their ends is true.
 
-    A node none of whose edges is trusted is of another kind, not attacked.
+    A node without a trusted edge is of another kind, not attacked.
     """
     trust = (trust / best).clamp_max(1.0)
     return (1 - trust) / (1 - trust + caution * trust)
 
 
 def trusts(garnet: RelaxedGarnet) -> Callable[[Tensor], Tensor]:
-    """How far any pairs (2, m) are trusted, (m,), whether they are edges or would be."""
+    """How far any pairs (2, m) are trusted, (m,), as edges or as possible edges."""
     known, trust = garnet.still.keys, garnet.trust
     if trust is None:
         raise ParameterError("Planted edges told nothing; relax a GARNET with support='auto'.")
@@ -113,7 +113,7 @@ def trusts(garnet: RelaxedGarnet) -> Callable[[Tensor], Tensor]:
 
 
 def chances(garnet: RelaxedGarnet, caution: float) -> Callable[[Tensor], Tensor]:
-    """How likely any pairs (2, m) are made up, (m,), whether they are edges or would be."""
+    """How likely any pairs (2, m) are made up, (m,), as edges or as possible edges."""
     trusted = trusts(garnet)
     best = most_trusted(garnet.edges, cast(Tensor, garnet.trust), garnet.still.nodes)
 
@@ -124,7 +124,7 @@ def chances(garnet: RelaxedGarnet, caution: float) -> Callable[[Tensor], Tensor]
 
 
 def doubts(suspects: Suspects, views: list[Graph]) -> Tensor:
-    """(members, n) share of what each reads at a node that is probably made up."""
+    """(members, n) share of each member's input at a node that is probably made up."""
     n, (first, second) = views[0].num_nodes, suspects.edges
     suspicion = sp.coo_array((suspects.chances, (first, second)), shape=(n, n)).tocsr()
     suspicion = suspicion + suspicion.T

@@ -97,7 +97,7 @@ def _spread(audit: Audit) -> Section:
         mark=(0.0, "suspicion 0.5"),
     )  # fmt: skip
     text = (
-        f"Of edges that were planted at random, {percent(audit.power)} looked worse than an edge of the graph, where "
+        f"Of edges planted at random, {percent(audit.power)} looked worse than an edge of the graph, where "
         "50 % would be chance. Where nobody made edges up, few edges of the graph look like the planted ones. The "
         "first and the last bin hold what lies beyond."
     )
@@ -131,8 +131,8 @@ def _nodes(audit: Audit, ties: Ties) -> Section:
         for node in np.argsort(audit.nodes, kind="stable")[:_SHOWN_NODES]
     ]
     text = (
-        "The nodes of which the least is certain, with how many of their edges are suspicious; the score is about how "
-        "many are made up, the sum of their suspicion."
+        "The nodes with the least reliable edges, and how many of these are suspicious; the score is about how "
+        "many are made up: the sum of their suspicion."
     )
     return Section("Least stable nodes", text, table(["node", "stability", "edges", "suspicious", "score"], rows))
 

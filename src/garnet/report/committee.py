@@ -136,7 +136,7 @@ def _any_node(model: Predictor, votes: Votes, asked: list[int], order: NDArray[n
         "doubt": [_percents(one) for one in votes.doubt[:, nodes]],
     }
     text = (
-        "What each member would have said of a node, its say there, and how much of what it reads there is doubted. "
+        "Each member's own prediction for a node, its weight there, and how much of its input there is doubted. "
         f"The list begins with {'those asked for, then with ' if asked else ''}the nodes where members disagree most."
     )
     if not whole:

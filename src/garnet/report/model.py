@@ -65,7 +65,7 @@ def _verdict(model: Predictor, verdict: Verdict) -> str:
     if verdict.imbalanced:
         low, high = _balanced_interval(confusion)
         text = (
-            f"The model finds {percent(verdict.balanced_accuracy)} of a class, on the mean over the classes of {nodes} "
+            f"The model finds {percent(verdict.balanced_accuracy)} of a class, on average over the classes of {nodes} "
             f"(balanced accuracy; 95 % interval {percent(low)} to {percent(high)}). Class {verdict.largest} has "
             f"{percent(verdict.largest_share)} of the labels: the model is right on {percent(verdict.accuracy)} of the "
             f"test nodes, and to say {verdict.largest} of all of them is right on {percent(verdict.always_largest)}."
@@ -104,7 +104,7 @@ def _shares(model: Predictor, labels: NDArray[np.int64], verdict: Verdict) -> Se
             )
     title = verdict.headline.capitalize()
     what = (
-        "Mean over classes of the share of their nodes that is found"
+        "Share of the nodes of a class that are found, averaged over classes"
         if verdict.imbalanced
         else ("Share of nodes whose class is predicted")
     )
@@ -139,7 +139,7 @@ def _figures(verdict: Verdict) -> Section:
         "a node of a class is given a higher probability of it than another node, and average precision how many of "
         "those with the highest probabilities are of it."
     )
-    return Section("Test nodes in other figures", text, table(["figure", "model", "without a model"], rows))
+    return Section("Test nodes by other metrics", text, table(["figure", "model", "without a model"], rows))
 
 
 def _number(value: float) -> str:
@@ -169,9 +169,7 @@ def _classes(model: Predictor) -> Section:
         found, true = (percent(hits / count, 0) if count else "–" for count in (of_it, said))
         rows.append([str(one), f"{of_it:,}", found, true, mistaken])
     left = len(confusion) - len(rows)
-    text = (
-        "Of the test nodes of each class, how many are found, how many predictions of it are true, and the class it is "
-    )
+    text = "Of the test nodes of each class, how many are found, how many predictions of it are true, and what it is "
     text += f"most often taken for{f'; {left} more classes are left out' if left else ''}."
     return Section("Classes", text, table(["class", "test nodes", "found", "true", "taken for"], rows))
 

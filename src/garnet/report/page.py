@@ -44,7 +44,7 @@ def write_report(
     command: str = "",
     cells: int | None = None,
 ) -> None:
-    """Write a report to one HTML file that needs nothing else, whole or not at all.
+    """Write a report to one self-contained HTML file, whole or not at all.
 
     The same subject gives the same bytes.
 
@@ -52,16 +52,15 @@ def write_report(
         subject: a `Purification` in memory, a `PurificationRecord`, an `Audit`, a `Predictor`, a `Stress`, or the
             records of a study.
         path: the file, replaced if it exists; its folder must exist.
-        graph: that was purified, or anything that `as_graph` reads; a `Purification` needs it, and nothing else does.
-        title: of the page; None takes one that says what the subject is.
-        nodes: to show besides those that changed most or, in the report on a committee, that its members disagree on
-            most.
-        node_names: n texts to call the nodes by; None takes the graph's own.
-        command: that made a purification, an audit or a model, if it was one; what was read from a file knows its own.
-        cells: how many a study has, if not all of them have records.
+        graph: the graph that was purified, or anything that `as_graph` reads; only a `Purification` needs it.
+        title: title of the page; None takes one that names the subject.
+        nodes: nodes to show besides those that changed most or, for a committee, that its members disagree on most.
+        node_names: n names of the nodes; None takes the graph's own.
+        command: the command that made the subject, if any; a subject read from a file knows its own.
+        cells: number of cells in the study, if not all of them have records.
 
     Raises:
-        ParameterError: nothing can be said of such a subject, a node is not there, or the names are too few or many.
+        ParameterError: the subject is of an unknown kind, a node does not exist, or names are too few or too many.
         GarnetError: the file cannot be written.
 
     Example:

@@ -203,7 +203,7 @@ def _scores(record: PurificationRecord) -> list[Section]:
         drawn += histogram(
             shares, bounds, title="Scores of the input's edges", x="score", y="percent of each", mark=mark
         )
-    text = "Base edges that score below gamma were pruned; edges of the input that enough speaks for stay anyway. The "
+    text = "Base edges that score below gamma were pruned; edges of the input with enough support stay anyway. The "
     text += "first and the last bin hold what lies beyond them."
     return [Section("Scores", text, Markup('<div class="pair">{}</div>').format(drawn), wide=True)] if drawn else []
 

@@ -40,13 +40,13 @@ _ARRAYS: dict[str, tuple[str, type[np.number[Any]]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """How well models do on the test nodes, a share for each seed, when trained on the graph before and after.
+    """Test accuracy of models trained on the graph before and after purification, one share for each seed.
 
     Attributes:
         before: on the graph that was given.
         after: on the purified graph.
         model: its name.
-        mended: test nodes that every model before had wrong and every model after has right.
+        mended: test nodes that every model got wrong before and gets right after.
     """
 
     before: tuple[float, ...]
@@ -66,10 +66,10 @@ class PurificationRecord:
 
     Attributes:
         edges: (2, m) edges of the graph before, after, or of both, as `garnet.graph.graph.Edges`.
-        scores: (m,) how critical each is; infinite where nothing is known of an end.
+        scores: (m,) how critical each edge is; infinite if nothing is known of an end.
         weights_before: (m,) zero for edges that were not there.
         weights_after: (m,) zero for edges that were removed.
-        num_nodes: of both graphs.
+        num_nodes: number of nodes of both graphs.
         labels: (n,) or None.
         names: (n,) or None.
         base_counts: (b,) how many edges of the base graph have a score in each bin.
@@ -79,7 +79,7 @@ class PurificationRecord:
         summary: as `Purification.summary` gives it.
         made: where it came from, with the fingerprints of the graphs `before` and `after`.
         truth: (2, t) the edges that an attack is known to have added; None if that is not known.
-        accuracy: of models; None if none were trained.
+        accuracy: accuracy of models; None if none were trained.
         later: makes what judges later edges, to be saved along; None in a record that was read, since no report needs
             it: `garnet.purify.judge_file.load_judge` reads it.
     """
@@ -118,7 +118,7 @@ class PurificationRecord:
             result: what that gave.
             truth: (2, t) edges that an attack is known to have added, in any order.
             accuracy: of models trained on both graphs.
-            command: that made it, if it was one.
+            command: the command that made it, if any.
 
         Raises:
             GraphError: the purification is of another graph, or on disk, or `truth` has no edges of it.
@@ -179,7 +179,7 @@ class PurificationRecord:
         """Read what `save` wrote; nothing in the file is unpickled.
 
         Raises:
-            GraphError: there is no such file, or it holds no record; the message says why.
+            GraphError: there is no such file, or it does not hold a record; the message says why.
         """
         path, otherwise = Path(path), "it holds no result of a purification; garnet purify --result writes one."
         with reading(path), described(path, "result", otherwise) as (archive, text):

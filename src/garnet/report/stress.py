@@ -105,7 +105,7 @@ def _attacks(battery: Battery, threat: Threat) -> Section:
         if first is not None:
             cells = [_cell(battery, some[0]) if some else _NOTHING for some in found.values()]
             rows.append([_named(first), *cells])
-    text = "Before any minimum over budgets; in bold, what is the worst at its budget."
+    text = "Before any minimum over budgets; the worst at each budget is in bold."
     body = table(["attack", *battery.budgets], rows, name=f"Accuracy under every {threat}")
     return Section(f"Every {threat}", text, body)
 

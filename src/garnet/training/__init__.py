@@ -1,4 +1,4 @@
-"""Training a model on a graph, and what comes of it."""
+"""Training a model on a graph, and the trained model."""
 
 from garnet.training.loop import Training, train
 from garnet.training.predictor import Predictor

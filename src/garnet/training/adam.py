@@ -1,6 +1,6 @@
-"""Adam (Kingma and Ba, ICLR 2015), as much of it as is needed here.
+"""Adam (Kingma and Ba, ICLR 2015), reduced to what is needed here.
 
-That of torch loads the compiler of torch when the first is made, which takes longer than training a small model does.
+Torch's own loads the torch compiler on first use, which takes longer than training a small model.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8
 
 
 class Adam:
-    """Takes steps down the gradients of some parameters.
+    """Gradient descent on some parameters.
 
     Args:
-        parameters: what is learnt.
-        rate: of each step.
-        weight_decay: how much of a parameter is added to its gradient.
+        parameters: the parameters to learn.
+        rate: learning rate.
+        weight_decay: multiple of a parameter that is added to its gradient.
     """
 
     def __init__(self, parameters: Iterable[Tensor], rate: float, weight_decay: float = 0.0) -> None:
@@ -29,7 +29,7 @@ class Adam:
         self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
 
     def forget(self) -> None:
-        """Take the gradients away, before those of the next step are added up."""
+        """Clear the gradients before the next step accumulates its own."""
         for parameter in self._parameters:
             parameter.grad = None
 

@@ -1,4 +1,4 @@
-"""How sure a model may be: probabilities that mean what they say."""
+"""Calibration: probabilities that mean what they say."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-# Temperatures that are tried, a fortieth of an octave apart. Beyond a factor of eight a model knows nothing, or all.
+# The temperatures to try, a fortieth of an octave apart. Beyond a factor of eight a model knows nothing, or all.
 _TEMPERATURES = torch.logspace(-3, 3, 241, base=2.0)
 
 
 def expected_calibration_error(
     probabilities: NDArray[np.floating], labels: NDArray[np.integer], *, bins: int = 15
 ) -> float:
-    """By how much confidence and accuracy differ, on the mean, where nodes are put into bins by confidence.
+    """Mean difference between confidence and accuracy over bins of nodes with similar confidence.
 
-    The measure of Guo, Pleiss, Sun and Weinberger (ICML 2017): bins of equal width, weighted by their nodes.
+    The measure of Guo, Pleiss, Sun and Weinberger (ICML 2017): bins of equal width, weighted by their numbers of nodes.
 
     Args:
         probabilities: (k, classes) of each node.
         labels: (k,) true classes.
-        bins: how many.
+        bins: number of bins.
 
     Example:
         >>> sure = np.array([[0.9, 0.1]] * 10)
@@ -39,14 +39,14 @@ def expected_calibration_error(
 
 
 def likeliest_temperature(logits: Tensor, labels: Tensor, counts: Tensor | None = None) -> float:
-    """By what to divide logits, (k, classes), so that the labels become likeliest; 1 without any.
+    """The temperature by which to divide logits, (k, classes), to make the labels likeliest; 1 without labels.
 
-    One number for all nodes: it changes how sure a model is, never what it says.
+    One number for all nodes: it changes how confident a model is, never what it predicts.
 
     Args:
-        logits: of each node.
+        logits: logits of each node.
         labels: (k,) true classes.
-        counts: (k,) how much each counts; None is the same.
+        counts: (k,) weight of each node; None weights all the same.
     """
     if not len(labels):
         return 1.0

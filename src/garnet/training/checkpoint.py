@@ -1,4 +1,4 @@
-"""Which of the states that models go through in training was best."""
+"""The best of the states that models pass through in training."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from garnet.training.supervision import Supervision
 
 
 class BestCheckpoint:
-    """The best state of each of S models so far; a model whose patience is spent keeps it, whatever comes.
+    """The best state so far of each of S models; a model whose patience has run out keeps it, whatever comes.
 
     Attributes:
-        epoch: (S,) when it was reached.
+        epoch: (S,) epoch in which it was reached.
         accuracy: (S,) on the validation nodes, weighted as the classes are.
         loss: (S,) likewise.
         logits: (S, n, classes).
-        parameters: what had been learnt by then.
-        all_done: whether the patience of all is spent.
+        parameters: the parameters at that time.
+        all_done: whether the patience of all has run out.
     """
 
     parameters: Parameters
@@ -32,7 +32,7 @@ class BestCheckpoint:
         self._patience = patience
 
     def update(self, epoch: int, parameters: Parameters, logits: Tensor, supervision: Supervision) -> None:
-        """Take over the state of the models that did better than ever on the validation nodes."""
+        """Store the state of the models that did better than ever before on the validation nodes."""
         accuracy, loss = supervision.checks(logits)
         better = _beats(accuracy, loss, self.accuracy, self.loss)
         if not len(supervision.checked):  # nothing to choose by: the last is the best
@@ -44,7 +44,7 @@ class BestCheckpoint:
         self._take(better, parameters, logits, accuracy, loss, torch.full_like(self.epoch, epoch))
 
     def merge(self, other: BestCheckpoint) -> None:
-        """Take over the other state of each model that did better there."""
+        """Take the other checkpoint's state for each model that did better there."""
         better = _beats(other.accuracy, other.loss, self.accuracy, self.loss)
         self._take(better, other.parameters, other.logits, other.accuracy, other.loss, other.epoch)
 

@@ -1,4 +1,4 @@
-"""What a model's file says of the model, and the model that is built of it again."""
+"""The description of a model in its file, and rebuilding the model from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NESTED = {"backbone": BACKBONES, "purifier": PURIFIERS}
 
 
 def described_model(backbone: Any) -> dict[str, Any]:
-    """A model by its name and parameters; without either if it is not, or has in it what is not, the library's own."""
+    """A model as name and parameters; empty if it is, or contains, anything not from the library itself."""
     described = {"backbone": BACKBONES.name_of(type(backbone)), "parameters": _plain(backbone)}
     try:
         json.dumps(described)
@@ -26,7 +26,7 @@ def described_model(backbone: Any) -> dict[str, Any]:
 
 
 def _plain(backbone: Any) -> dict[str, Any]:
-    """The parameters of a backbone, if it is a value that can be written down; how it was trained is not part of it."""
+    """The parameters of a backbone, if it is a value that can be written down; without its training settings."""
     if not any(registry.name_of(type(backbone)) for registry in _NESTED.values()):
         return {}
     values = {one.name: getattr(backbone, one.name) for one in fields(backbone)}
@@ -34,7 +34,7 @@ def _plain(backbone: Any) -> dict[str, Any]:
 
 
 def _described(value: Any) -> Any:
-    """A parameter as JSON has it; a backbone or purifier inside of another by its name."""
+    """A parameter for JSON; a backbone or purifier inside another by its name."""
     if isinstance(value, tuple):
         return [_described(one) for one in value]
     for kind, registry in _NESTED.items():
@@ -44,7 +44,7 @@ def _described(value: Any) -> Any:
 
 
 def built_model(described: Mapping[str, Any]) -> Any:
-    """The backbone that was described."""
+    """The backbone from its description."""
     try:
         kind = next(kind for kind in _NESTED if kind in described)
         parameters = {key: _value(one) for key, one in described["parameters"].items()}
@@ -54,14 +54,14 @@ def built_model(described: Mapping[str, Any]) -> Any:
 
 
 def _value(described: Any) -> Any:
-    """A parameter that was described."""
+    """A parameter from its description."""
     if isinstance(described, list):
         return tuple(_value(one) for one in described)
     return built_model(described) if isinstance(described, dict) else described
 
 
 def read_description(text: bytes, graph: Graph) -> Mapping[str, Any]:
-    """What a file says of its model; older files do not say what it cost and where it came from."""
+    """A file's description of its model; older files lack its cost and origin."""
     expected = {"parameters": dict, "seed": int, "epoch": int, "val_accuracy": float, "backbone": str | None}
     with described_as("the model"):
         description = json.loads(text)

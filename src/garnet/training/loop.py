@@ -1,4 +1,4 @@
-"""One training loop: the whole graph or batches of it, early stop on validation, several seeds side by side."""
+"""The training loop: the whole graph or batches of it, early stopping on validation, several seeds side by side."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from garnet.training.checkpoint import BestCheckpoint
 from garnet.training.predictor import Predictor
 from garnet.training.supervision import ClassWeights, Supervision, require_trainable
 
-# A CPU trains so many nodes, over all seeds, side by side: beyond, its caches lose more than shared products win.
+# Nodes, over all seeds, that a CPU trains side by side: beyond, cache misses cost more than shared products save.
 _NODES_TOGETHER = 1 << 16
 
 
@@ -41,22 +41,22 @@ class Training(Checked):
     """How a model is trained.
 
     Attributes:
-        epochs: passes over the training nodes at most; without `batch_size` each is one step on the whole graph.
-        lr: step size of Adam. Of several, each seed keeps the model that did best on the validation nodes, or the first
-            without such nodes: citation graphs want a small one, Chameleon and Squirrel a larger one.
-        weight_decay: of all parameters.
-        patience: epochs without a better validation accuracy (or, at the same one, a lower validation loss) after which
-            a seed stops; None never stops early. The best parameters count, not the last.
-        warmup: epochs before which nothing counts as best.
-        confidence: None trains once. A probability trains a second time, from the beginning, with what the first model
-            predicts at least this surely as labels beside the known ones.
-        batch_size: training nodes in a step, with neighbours drawn anew each time: for graphs whose gradients do not
-            fit into memory. The seeds share the batches, which follow from the first of them. Evaluation is on the
-            whole graph all the same. None makes no batches.
-        fanout: how many neighbours of each node are drawn at most, for each hop from the training nodes.
-        class_weights: how much a node of each class counts, in the loss and in the choice of the best state on the
-            validation nodes. `balanced` lets every class count the same, however few training nodes it has; a tuple has
-            a number for each class; None lets every node count the same.
+        epochs: most passes over the training nodes; without `batch_size` each is one step on the whole graph.
+        lr: learning rate of Adam. Of several, each seed keeps the model that did best on the validation nodes, or the
+            first if there are none: citation graphs want a small rate, Chameleon and Squirrel a larger one.
+        weight_decay: weight decay of all parameters.
+        patience: epochs without a better validation accuracy (or the same with a lower validation loss) after which a
+            seed stops; None never stops early. The best parameters are kept, not the last.
+        warmup: epochs before anything counts as best.
+        confidence: None trains once. A probability trains a second time, from scratch, and adds predictions of the
+            first model with at least this confidence to the known labels.
+        batch_size: training nodes per step, with neighbours sampled anew each time: for graphs whose gradients do not
+        fit into memory. The seeds share the batches, which the first seed determines. Evaluation still uses the
+        whole graph. None makes no batches.
+        fanout: most neighbours to sample for each node, for each hop from the training nodes.
+        class_weights: weight of a node of each class, in the loss and in the choice of the best state on the validation
+        nodes. `balanced` gives every class the same total, however few training nodes it has; a tuple has a number for
+        each class; None gives every node the same weight.
     """
 
     epochs: Count = 300
@@ -71,7 +71,7 @@ class Training(Checked):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The step sizes to try."""
+        """The learning rates to try."""
         return tuple(self.lr) if isinstance(self.lr, tuple | list) else (self.lr,)
 
     def _rules(self) -> Iterator[tuple[str, bool, str]]:
@@ -90,21 +90,21 @@ def train(
 ) -> tuple[Predictor, ...]:
     """Train one model for each seed on a graph with labels and a split.
 
-    Where the graph has no features, the models read the numbers of the nodes, one-hot, and can then be used with other
-    edges of the same nodes, but not with other nodes.
+    If the graph has no features, the models read one-hot node numbers, and can then be used with other edges of the
+    same nodes, but not with other nodes.
 
-    Seeds go through the graph together, in one product as wide as all of them, or on a CPU and a large graph a few at a
-    time. Each has generators of its own, so that its model is the one it would be alone, up to rounding. (Not with
-    `batch_size`: batches are shared.)
+    Seeds are trained together, with one product for all of them, or a few at a time for a large graph on a CPU. Each
+    has its own generators, so its model is the same as if trained alone, up to rounding. (Not with `batch_size`:
+    batches are shared.)
 
     Args:
         backbone: the model.
-        graph: the graph to train on, or anything that `as_graph` reads; its split says on which nodes.
+        graph: the graph to train on, or anything that `as_graph` reads; its split selects the nodes.
         seeds: one model each.
-        training: how; None is `Training()`.
-        device: `cpu`, `cuda`, or any that torch knows.
-        inputs: what `backbone.prepare` makes of a graph, if it is not to be made of this one; allows no batches.
-        progress: told every ten epochs how far training is.
+        training: settings of the training; None means `Training()`.
+        device: `cpu`, `cuda`, or any other that torch knows.
+        inputs: result of `backbone.prepare`, if not to be made from this graph; excludes batches.
+        progress: called every ten epochs.
 
     Returns:
         A predictor for each seed, with the parameters that did best on the validation nodes.
@@ -134,21 +134,21 @@ def train(
 
 
 def require_batches(backbone: Any, training: Training) -> None:
-    """Refuse, in one sentence, batches for a model that makes none.
+    """Refuse batches for a model that cannot use them.
 
     Raises:
-        ParameterError: the training has a `batch_size`, and the model looks at the whole graph.
+        ParameterError: the training has a `batch_size`, but the model needs the whole graph.
     """
     if training.batch_size is not None and getattr(backbone, "whole_graph", False):
         raise ParameterError(f"{type(backbone).__name__} looks at the whole graph at once; leave 'batch_size' out.")
 
 
 class Round(NamedTuple, Generic[Inputs]):
-    """Some steps of training, and then a look at how good the models have become.
+    """Some training steps, and then a check of how good the models have become.
 
     Attributes:
-        steps: for each, what the models see of the graph, and what they are to learn.
-        checked_on: what they see when they are checked; None where no state may count as the best.
+        steps: for each, the models' inputs and what they should learn.
+        checked_on: their inputs when they are checked; None if no state may count as the best.
     """
 
     steps: Iterable[tuple[Inputs, Supervision]]
@@ -156,12 +156,12 @@ class Round(NamedTuple, Generic[Inputs]):
 
 
 Epochs = Callable[[Parameters, Supervision, Sequence[int]], Iterator[Sequence[Round[Inputs]]]]
-"""Given the parameters as they are being learnt, what is to be learnt and the seeds, the rounds of each epoch."""
+"""Given the parameters in training, the supervision and the seeds, the rounds of each epoch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Course(Generic[Inputs]):
-    """All that training is made of, but for the seeds and what an epoch does."""
+    """Everything that training consists of, except the seeds and what an epoch does."""
 
     backbone: Backbone[Inputs]
     graph: Graph
@@ -178,14 +178,14 @@ class Course(Generic[Inputs]):
         teacher: Epochs[Inputs] | None = None,
         together: int = 1,
     ) -> list[Predictor]:
-        """Train a model for each seed, and take its best state over all epochs and step sizes.
+        """Train a model for each seed, and keep its best state over all epochs and learning rates.
 
         Args:
             seeds: one model each.
             epochs: what the models do.
-            inputs: on which they predict; None where what they have learnt is of no use beyond what they last said.
-            teacher: what the models do, with `Training.confidence`, whose predictions become labels; None is the same.
-            together: how many are trained side by side.
+            inputs: inputs to predict on; None if what was learnt is of no use beyond the last predictions.
+            teacher: what the models that supply labels for `Training.confidence` do; None means the same.
+            together: number of models to train side by side.
         """
         predictors = []
         for first in range(0, len(seeds), together):
@@ -198,7 +198,7 @@ class Course(Generic[Inputs]):
         model = {name: value[index, None] for name, value in best.parameters.items()}
         scores, backbone = best.logits[index], None
         if inputs is not None:
-            # Once more, alone: a model that is saved and loaded then says the same to the last bit.
+            # Once more, alone: a model that is saved and loaded then predicts the same to the last bit.
             with torch.no_grad():
                 scores, backbone = self.backbone.logits(model, inputs, None)[0], self.backbone
         weights = {name: value[0].cpu() for name, value in model.items()}
@@ -206,7 +206,7 @@ class Course(Generic[Inputs]):
         return Predictor(self.graph, scores.cpu(), seed, backbone, weights, epoch, accuracy)
 
     def plain_epochs(self, inputs: Inputs) -> Epochs[Inputs]:
-        """Epochs of one step with the whole graph, or of one for each batch of the taught nodes."""
+        """Epochs of one step on the whole graph, or of one step for each batch of the training nodes."""
 
         def epochs(
             parameters: Parameters, supervision: Supervision, seeds: Sequence[int]
@@ -239,7 +239,7 @@ class Course(Generic[Inputs]):
         return self._best_rate(seeds, epochs, supervision)
 
     def _best_rate(self, seeds: Sequence[int], epochs: Epochs[Inputs], supervision: Supervision) -> BestCheckpoint:
-        """The best of all step sizes, for each seed."""
+        """The best over all learning rates, for each seed."""
         best, *others = [self._fit(seeds, epochs, supervision, rate) for rate in self.training.rates]
         for other in others:
             best.merge(other)
@@ -265,7 +265,7 @@ class Course(Generic[Inputs]):
                     with torch.no_grad():
                         best.update(epoch, parameters, backbone.logits(parameters, checked_on, None), supervision)
             if self.progress is not None and epoch % 10 == 0:
-                # It is negative until there is a best, and not a number without validation nodes.
+                # It is negative until there is a best, and NaN without validation nodes.
                 accuracy = best.accuracy.mean().item()
                 detail = f"validation {accuracy:.1%}" if accuracy >= 0 else ""
                 self.progress(Step("train", detail, epoch, training.epochs))
@@ -277,7 +277,7 @@ class Course(Generic[Inputs]):
 def _losses(
     backbone: Backbone[Inputs], parameters: Parameters, inputs: Inputs, noise: Noise, supervision: Supervision
 ) -> Tensor:
-    """(S,) what each model is to make small."""
+    """(S,) the loss of each model."""
     if isinstance(backbone, Penalized):
         logits, penalties = backbone.logits_and_penalties(parameters, inputs, noise)
         return supervision.losses(logits) + penalties

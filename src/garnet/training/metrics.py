@@ -1,4 +1,4 @@
-"""How good predictions are: shares of a confusion matrix, and how well scores rank."""
+"""Metrics of predictions: shares of a confusion matrix, and how well scores rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 
 
 def recalls(confusion: NDArray[np.integer]) -> Floats:
-    """(classes,) share of each class that is found; NaN of a class that no node has.
+    """(classes,) share of each class that is found; NaN for a class that no node has.
 
     Args:
         confusion: (classes, classes) counts, true classes in rows, predicted in columns.
@@ -22,7 +22,7 @@ def recalls(confusion: NDArray[np.integer]) -> Floats:
 
 
 def precisions(confusion: NDArray[np.integer]) -> Floats:
-    """(classes,) share of the predictions of each class that are true; NaN of a class that is never predicted.
+    """(classes,) share of the predictions of each class that are right; NaN for a class that is never predicted.
 
     Args:
         confusion: see `recalls`.
@@ -31,7 +31,7 @@ def precisions(confusion: NDArray[np.integer]) -> Floats:
 
 
 def f1_scores(confusion: NDArray[np.integer]) -> Floats:
-    """(classes,) harmonic mean of precision and recall; NaN of a class that no node has and none is predicted to have.
+    """(classes,) harmonic mean of precision and recall; NaN for a class that no node has or is predicted to have.
 
     Args:
         confusion: see `recalls`.
@@ -44,7 +44,7 @@ def f1_scores(confusion: NDArray[np.integer]) -> Floats:
 
 
 def accuracy(confusion: NDArray[np.integer]) -> float:
-    """Share of the nodes that are right; NaN without any.
+    """Share of the nodes that are classified correctly; NaN without nodes.
 
     Args:
         confusion: see `recalls`.
@@ -53,7 +53,7 @@ def accuracy(confusion: NDArray[np.integer]) -> float:
 
 
 def balanced_accuracy(confusion: NDArray[np.integer]) -> float:
-    """Mean of the recalls of the classes that some node has: who always says the same gets one over their number.
+    """Mean recall of the classes that some node has: a constant prediction scores one over their number.
 
     Args:
         confusion: see `recalls`.
@@ -66,7 +66,7 @@ def balanced_accuracy(confusion: NDArray[np.integer]) -> float:
 
 
 def macro_f1(confusion: NDArray[np.integer]) -> float:
-    """Mean of the F1 of the classes that some node has, or is predicted to have.
+    """Mean F1 of the classes that some node has or is predicted to have.
 
     Args:
         confusion: see `recalls`.
@@ -75,13 +75,13 @@ def macro_f1(confusion: NDArray[np.integer]) -> float:
 
 
 def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    """How often a positive node has a higher score than another, where equal ones count one half; 0.5 is chance.
+    """How often a positive node scores higher than a negative one; ties count one half, and 0.5 is chance.
 
-    This is the area under the curve of the true over the false positive rate. NaN where all are positive, or none is.
+    This is the area under the curve of the true over the false positive rate. NaN if all nodes are positive, or none.
 
     Args:
-        scores: (k,) the higher, the likelier a node is taken to be positive.
-        positive: (k,) which are.
+        scores: (k,) the higher, the likelier a node is positive.
+        positive: (k,) which nodes are positive.
 
     Example:
         >>> roc_auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([False, True, False, True]))
@@ -93,15 +93,15 @@ def roc_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
         return float("nan")
     found, flagged = _thresholds(scores, positive)
     gained, wrong = np.diff(found, prepend=0), np.diff(flagged - found, prepend=0)
-    below = others - (flagged - found) + wrong / 2  # of equal scores, half count as lower
+    below = others - (flagged - found) + wrong / 2  # half of the equal scores count as lower
     return float((gained * below).sum()) / (total * others)
 
 
 def average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    r"""Mean precision over the positive nodes, each at the threshold where it is found; chance is the share of them.
+    r"""Mean precision over the positive nodes, each at the threshold where it is found; chance is their share.
 
     It is :math:`\sum_k (R_k - R_{k-1}) P_k` over the different scores as thresholds, from the highest on, without
-    interpolation. NaN where none is positive.
+    interpolation. NaN if none is positive.
 
     Args:
         scores: see `roc_auc`.
@@ -119,7 +119,7 @@ def average_precision(scores: NDArray[np.floating], positive: NDArray[np.bool_])
 
 
 def macro_roc_auc(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
-    """Mean of `roc_auc` of each class against the rest; classes that no node, or every one, has are left out.
+    """Mean `roc_auc` of each class against the rest, without classes that no node has or every node has.
 
     Args:
         probabilities: (k, classes) of each node.
@@ -131,7 +131,7 @@ def macro_roc_auc(probabilities: NDArray[np.floating], labels: NDArray[np.intege
 
 
 def macro_average_precision(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
-    """Mean of `average_precision` of each class against the rest; classes that no node has are left out.
+    """Mean `average_precision` of each class against the rest, without classes that no node has.
 
     Args:
         probabilities: see `macro_roc_auc`.
@@ -147,9 +147,9 @@ def macro_average_precision(probabilities: NDArray[np.floating], labels: NDArray
 def _thresholds(
     scores: NDArray[np.floating], positive: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many positive nodes, and how many in all, have at least each of the different scores, from the highest on."""
+    """Numbers of positive nodes, and of all nodes, at or above each distinct score, from the highest down."""
     order = np.argsort(-scores)
-    ends = np.flatnonzero(np.diff(scores[order], append=np.nan))  # the last one differs from nothing
+    ends = np.flatnonzero(np.diff(scores[order], append=np.nan))  # the last one always counts as different
     return np.cumsum(positive[order], dtype=np.int64)[ends], ends + 1
 
 
@@ -160,6 +160,6 @@ def _shares(parts: NDArray[np.integer], wholes: NDArray[np.integer]) -> Floats:
 
 
 def _mean(values: Floats) -> float:
-    """Of those that are numbers; NaN without any."""
+    """Mean of the values that are not NaN; NaN without any."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

@@ -36,19 +36,19 @@ from garnet.training.votes import Votes, Voting
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictor:
-    """What `fit` gives back: a graph, and what a model says of its nodes.
+    """What `fit` returns: a graph, and a model's predictions for its nodes.
 
     Attributes:
-        graph: the graph it was trained on, purified if that was asked for.
+        graph: the graph it was trained on, purified if asked for.
         scores: (n, classes) logits.
-        seed: of everything random in its training.
-        backbone: the model, if it is one of a kind that can be saved or used on another graph.
-        parameters: what the model has learnt.
-        epoch: when it did best on the validation nodes.
-        val_accuracy: how well; with class weights, each validation node counts as much as its class.
-        stages: what its making cost, shared by the seeds made together.
-        made: command, versions and machine, where it was read from a file; what an older file does not say is empty.
-        votes: who decided, if the model is a committee.
+        seed: seed of everything random in its training.
+        backbone: the model, if it can be saved or used on another graph.
+        parameters: the model's learnt parameters.
+        epoch: epoch in which it did best on the validation nodes.
+        val_accuracy: its accuracy there; class weights, if any, apply to the validation nodes.
+        stages: cost of training it, shared by the seeds trained together.
+        made: command, versions and machine, if it was read from a file; empty where an older file lacks them.
+        votes: which members decided, if the model is a committee.
     """
 
     graph: Graph
@@ -71,11 +71,11 @@ class Predictor:
         return self.scores.argmax(dim=1).numpy()
 
     def probabilities(self) -> NDArray[np.float64]:
-        """(n, classes) how likely the model takes each class of each node to be."""
+        """(n, classes) the model's probability of each class for each node."""
         return self.scores.double().softmax(dim=1).numpy()
 
     def calibration_error(self, nodes: NDArray[np.int64] | None = None) -> float:
-        """By how much sure and right differ on the mean, at nodes, by default the test nodes.
+        """Expected calibration error at nodes, by default the test nodes.
 
         See `garnet.training.calibration.expected_calibration_error`.
         """
@@ -92,31 +92,31 @@ class Predictor:
         return metrics.balanced_accuracy(self.confusion(nodes))
 
     def recall(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """(classes,) share of the nodes of each class that is found; NaN of a class that none has."""
+        """(classes,) share of the nodes of each class that is found; NaN for a class that none has."""
         return metrics.recalls(self.confusion(nodes))
 
     def precision(self, nodes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """(classes,) share of the predictions of each class that are true; NaN of one that is never predicted."""
+        """(classes,) share of the predictions of each class that are right; NaN for one that is never predicted."""
         return metrics.precisions(self.confusion(nodes))
 
     def f1(self, nodes: NDArray[np.int64] | None = None) -> float:
-        """F1 of the positive class, of two classes, else the mean over classes; see `Verdict`."""
+        """F1 of the positive class if there are two, else the mean over classes; see `Verdict`."""
         return self.verdict(nodes, warn=False).f1
 
     def auc(self, nodes: NDArray[np.int64] | None = None) -> float:
-        """Area under the ROC curve, of more than two classes the mean over them; NaN where all nodes are of one."""
+        """Area under the ROC curve, averaged over classes if more than two; NaN if all nodes are of one class."""
         return self.verdict(nodes, warn=False).auc
 
     def average_precision(self, nodes: NDArray[np.int64] | None = None) -> float:
-        """Average precision of the positive class, of two classes, else the mean over classes; see `Verdict`."""
+        """Average precision of the positive class if there are two, else the mean over classes; see `Verdict`."""
         return self.verdict(nodes, warn=False).average_precision
 
     def verdict(self, nodes: NDArray[np.int64] | None = None, *, warn: bool = True) -> Verdict:
-        """All figures at once for nodes, by default the test nodes, and which of them fits the labels.
+        """All metrics at once for nodes, by default the test nodes, and which of them suits the labels.
 
         Args:
             nodes: numbers of nodes, or a mask.
-            warn: with a `NeverFoundWarning`, of a class of whose nodes none is found.
+            warn: issue a `NeverFoundWarning` if no node of some class is found.
         """
         nodes, truth = self._known(nodes)
         labels = self.graph.labels
@@ -132,10 +132,10 @@ class Predictor:
         return verdict
 
     def table(self) -> dict[str, NDArray[Any]]:
-        """All nodes in columns: name, predicted class, its probability, that of each class, true class and part.
+        """All nodes as columns: name, predicted class, its probability, that of each class, true class and part.
 
-        Classes are numbers, or have the names that the graph has for them. A label that is unknown is masked, and a
-        node in no part of the split has an empty one. `garnet.io.table_file` writes them to a file.
+        Classes are numbers, or the graph's names for them. An unknown label is masked, and a node in no part of the
+        split has an empty part. `garnet.io.table_file` writes the columns to a file.
         """
         n, likely, graph = len(self.scores), self.probabilities(), self.graph
         chosen, called = self.predictions(), self.class_names
@@ -158,7 +158,7 @@ class Predictor:
 
     @property
     def class_names(self) -> NDArray[Any]:
-        """(classes,) what the classes are called: texts where the graph has names for them, or else their numbers."""
+        """(classes,) names of the classes in the graph, or else their numbers."""
         classes, known = self.scores.shape[1], self.graph.labels
         numbers = np.arange(max(classes, 0 if known is None else int(known.max(initial=-1)) + 1))
         if (names := self.graph.label_names) is None:
@@ -171,12 +171,12 @@ class Predictor:
         return confusion_of(predicted, truth, classes=self.scores.shape[1])
 
     def on(self, graph: Graph, *, device: str = "cpu") -> Predictor:
-        """The same model on another graph, whose nodes must have the same features or, without any, be the same.
+        """The same model on another graph, with the same features or, without any, the same nodes.
 
-        Classes with names keep the numbers that the model has learnt for these.
+        Named classes keep the numbers that the model learnt for them.
         """
         backbone, graph = self._require_model(), _numbered_as(self.graph, as_graph(graph))
-        # As many features as another graph has nodes would fit the weights, and mean nothing to them.
+        # One-hot numbers would fit weights of as many features, and mean nothing to them.
         if graph.num_features != self.graph.num_features:
             raise GraphError(
                 f"The graph has {graph.num_features or 'no'} features, and the model was trained on "
@@ -199,17 +199,17 @@ class Predictor:
                     scores = backbone.logits(stacked, inputs, None)[0]
         except GraphError:
             raise
-        # Weights of other shapes, or under other names, show themselves in many ways.
+        # Weights with wrong shapes or names fail in many ways.
         except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
             raise GraphError(f"The model's weights do not fit the model or the graph ({error}).") from error
         return Predictor(graph, scores.cpu(), self.seed, backbone, self.parameters, self.epoch, votes=votes)
 
     def save(self, path: str | Path, *, command: str = "") -> None:
-        """Write model and graph to one .npz file, whole or not at all; `load_graph` reads the graph from it too.
+        """Write model and graph to one .npz file, whole or not at all; `load_graph` can read the graph from it.
 
         Args:
             path: the file; its folder must exist.
-            command: that made the model, if it was one.
+            command: the command that made the model, if any.
         """
         backbone = self._require_model()
         require_archive(path, "A model")
@@ -235,7 +235,7 @@ class Predictor:
             backbone: the model, if it is not one of the library's own.
 
         Raises:
-            GraphError: there is no such file, or it holds no model.
+            GraphError: there is no such file, or it does not hold a model.
         """
         graph = load_graph(path)
         try:
@@ -262,7 +262,7 @@ class Predictor:
         return html_table("Predictor", self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """What it is in a few words, without any of its numbers for single nodes."""
+        """A short description, without numbers for single nodes."""
         nodes, classes = self.scores.shape
         facts = {"model": type(self.backbone).__name__ if self.backbone is not None else "none that can be saved"}
         facts |= {"seed": str(self.seed), "nodes": f"{nodes:,}", "classes": f"{classes:,}"}
@@ -289,7 +289,7 @@ class Predictor:
         return truth, self.predictions()[nodes]
 
     def _known(self, nodes: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Those of some nodes, by default the test nodes, whose label is known, and their labels."""
+        """The nodes, by default among the test nodes, whose label is known, and their labels."""
         labels = self.graph.labels
         if nodes is None and self.graph.split is not None:
             nodes = self.graph.split.test
@@ -308,10 +308,10 @@ def _names(graph: Graph) -> NDArray[Any]:
 
 
 def _numbered_as(learnt: Graph, graph: Graph) -> Graph:
-    """A graph whose classes have the numbers of another with the same names.
+    """The graph with its classes numbered as in another graph with the same names.
 
     Raises:
-        GraphError: a node is of a class that the other does not have.
+        GraphError: a node has a class that the other graph lacks.
     """
     known, names, labels = learnt.label_names, graph.label_names, graph.labels
     if known is None:

@@ -26,13 +26,13 @@ from garnet.graph.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some nodes and a sample of what is around them.
+    """Some nodes and a sample of their neighbourhoods.
 
     Attributes:
-        graph: the sampled nodes, with what models read of them, and the sampled edges in both directions, with their
-            weights. Where the whole graph has no features, these are the nodes' numbers in it, one-hot.
-        nodes: (b,) which nodes of the whole graph they are; those that were asked for come first.
-        asked: how many those are.
+        graph: the sampled nodes with their features, and the sampled edges in both directions, with their weights. If
+            the whole graph has no features, these are one-hot node numbers in it.
+        nodes: (b,) their numbers in the whole graph; the requested nodes come first.
+        asked: number of requested nodes.
     """
 
     graph: Graph
@@ -48,12 +48,12 @@ def batches(
     Args:
         graph: the whole graph.
         nodes: the nodes to pass over.
-        size: how many of them are in a batch; the last may have fewer.
-        fanout: how many neighbours at most are drawn of each node, for each hop.
-        generator: of the order and the neighbours, on the CPU.
+        size: nodes per batch; the last may have fewer.
+        fanout: most neighbours to sample for each node, for each hop.
+        generator: generator for the order and the neighbours, on the CPU.
     """
     loader = NodeLoader(
-        # The edges are the sampler's; without an edge_index, though an empty one, the loader would not hand them on.
+        # The edges come from the sampler; without an edge_index, even an empty one, the loader would not pass them on.
         Data(num_nodes=graph.num_nodes, edge_index=torch.empty(2, 0, dtype=torch.long)),
         NeighborSampler(graph, fanout, generator),
         input_nodes=nodes,
@@ -67,14 +67,14 @@ def batches(
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]
-    """Draws neighbours without replacement, whatever their weight; each hop begins from the nodes new in the last."""
+    """Samples neighbours without replacement, whatever their weight; each hop starts from the last hop's new nodes."""
 
     def __init__(self, graph: Graph, fanout: tuple[int, ...], generator: torch.Generator) -> None:
         self._starts, self._neighbors = graph.adjacency.indptr.astype(np.int64), graph.adjacency.indices
         self._fanout, self._generator = fanout, generator
 
     def sample_from_nodes(self, index: NodeSamplerInput) -> SamplerOutput:
-        """Nodes, the asked ones first, and edges from each drawn neighbour to the node it was drawn for."""
+        """Nodes, the requested ones first, and edges from each sampled neighbour to the node it was sampled for."""
         nodes = newest = index.node.numpy()
         drawn: list[NDArray[np.int64]] = []
         targets: list[NDArray[np.int64]] = []
@@ -99,7 +99,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         )
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> SamplerOutput:
-        """Batches of edges are not what this is for."""
+        """Batches of edges are not supported."""
         raise NotImplementedError("this sampler begins from nodes")
 
     def _draw(self, nodes: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""What models are to learn, and which graphs tell them."""
+"""What models should learn, and the graphs that can teach it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from garnet.io.limits import require_memory
 from garnet.parameters import Positive
 
 MOST_CLASSES = 5_000
-"""That a model is trained to tell apart; its confusion matrix has the square of it."""
+"""Most classes that a model is trained on; its confusion matrix has the square of this many entries."""
 
 ClassWeights = Literal["balanced"] | tuple[Positive, ...]
-"""How much a node of each class counts; see `Training.class_weights`."""
+"""Weight of a node of each class; see `Training.class_weights`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Supervision:
-    """What S models are to learn.
+    """What S models should learn.
 
     Attributes:
         target: (S, n) labels to learn.
-        taught: (S, n) which of them are learnt.
+        taught: (S, n) which of them to learn.
         known: (S, n) true labels.
         checked: validation nodes.
         classes: number of classes.
-        weights: (classes,) how much a node of each counts; None where all count the same.
+        weights: (classes,) weight of a node of each class; None if all weigh the same.
     """
 
     target: Tensor
@@ -58,7 +58,7 @@ class Supervision:
         return cls(known, taught, known, torch.from_numpy(split.val).to(device), classes, weights)
 
     def taught_by(self, logits: Tensor, confidence: float) -> Supervision:
-        """The same with what those logits predict surely, outside of the validation nodes, as labels too."""
+        """The same with confident predictions of these logits as extra labels, except on the validation nodes."""
         probability, prediction = logits.softmax(dim=2).max(dim=2)
         sure = probability >= confidence
         sure[:, self.checked] = False
@@ -66,14 +66,14 @@ class Supervision:
         return replace(self, target=target, taught=self.taught | sure)
 
     def among(self, nodes: Tensor, asked: int) -> Supervision:
-        """What is taught at the first `asked` of some nodes; the others are only there to be looked at."""
+        """The supervision at the first `asked` of some nodes; the others are only inputs."""
         taught = self.taught[:, nodes]
         taught[:, asked:] = False
         target, known = self.target[:, nodes], self.known[:, nodes]
         return replace(self, target=target, taught=taught, known=known, checked=self.checked[:0])
 
     def losses(self, logits: Tensor) -> Tensor:
-        """(S,) mean cross-entropy of each seed on what it is taught, each node weighted as its class is."""
+        """(S,) mean cross-entropy of each seed on its labels to learn, with class weights."""
         taught, target = self.taught[:, self.nodes], self.target[:, self.nodes]
         masked = torch.where(taught, target, -1)
         losses = cross_entropy(logits[:, self.nodes].transpose(1, 2), masked, ignore_index=-1, reduction="none")
@@ -84,7 +84,7 @@ class Supervision:
         return (losses * counts).sum(dim=1) / counts.sum(dim=1).clamp_min(self.weights.min())
 
     def checks(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """(S,) accuracy and mean cross-entropy of each seed on the validation nodes, weighted likewise."""
+        """(S,) accuracy and mean cross-entropy of each seed on the validation nodes, with class weights."""
         truth, found = self.known[:, self.checked], logits[:, self.checked]
         right = (found.argmax(dim=2) == truth).float()
         losses = cross_entropy(found.transpose(1, 2), truth, reduction="none")
@@ -96,17 +96,17 @@ class Supervision:
 
     @cached_property
     def nodes(self) -> Tensor:
-        """The nodes at which some seed is taught."""
+        """The nodes whose label some seed should learn."""
         return self.taught.any(dim=0).nonzero()[:, 0]
 
 
 def weights_of(class_weights: ClassWeights, learnt: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
-    """(classes,) what a node of each class counts; with `balanced` one on the mean, all classes the same in sum.
+    """(classes,) weight of a node of each class; with `balanced` the mean is one, and all classes have the same total.
 
     Args:
         class_weights: see `Training.class_weights`.
         learnt: labels of the training nodes.
-        classes: their number.
+        classes: number of classes.
 
     Raises:
         ParameterError: there are more or fewer weights than classes.
@@ -125,14 +125,14 @@ def weights_of(class_weights: ClassWeights, learnt: NDArray[np.int64], classes: 
         return np.asarray(np.maximum(given / given.max(), np.finfo(np.float32).tiny), dtype=np.float32)
     counts = np.bincount(learnt, minlength=classes)
     there = counts > 0
-    # A class that nobody teaches cannot be learnt, and counts as the average node where it is checked.
+    # A class without training nodes cannot be learnt; in validation its nodes have the average weight.
     weights = np.ones(classes)
     weights[there] = len(learnt) / (there.sum() * counts[there])
     return weights.astype(np.float32)
 
 
 def counts_of(class_weights: ClassWeights | None, graph: Graph) -> Tensor | None:
-    """(k,) how much each validation node of a graph counts, one on the mean; None where all count the same."""
+    """(k,) weight of each validation node of a graph, with mean one; None if all weigh the same."""
     if class_weights is None:
         return None
     split, labels, classes = require_trainable(graph)
@@ -144,7 +144,7 @@ def require_labels(graph: Graph) -> NDArray[np.int64]:
     """The labels of a graph.
 
     Raises:
-        GraphError: it has none, or all are unknown.
+        GraphError: it has no labels, or all are unknown.
     """
     if graph.labels is None or graph.labels.max(initial=-1) < 0:
         raise GraphError("The graph has no labels, and a model is trained to predict them; give it some.")
@@ -154,11 +154,11 @@ def require_labels(graph: Graph) -> NDArray[np.int64]:
 def require_trainable(graph: Graph) -> tuple[Split, NDArray[np.int64], int]:
     """The split, labels and number of classes of a graph that can be trained on.
 
-    Where no validation node has a label, the split comes back without any.
+    If no validation node has a label, the returned split has no validation nodes.
 
     Raises:
-        GraphError: the graph lacks labels or a split, the split is that of another graph, a node of it lacks a label,
-            all labels to learn are the same, or they number more classes than a model is trained for.
+        GraphError: the graph lacks labels or a split, the split belongs to another graph, one of its nodes lacks a
+            label, all labels to learn are the same, or there are more classes than a model can be trained for.
     """
     labels = require_labels(graph)
     if graph.split is None or not len(graph.split.train):

@@ -1,4 +1,4 @@
-"""What may be said of a model's predictions: every figure of its test nodes, and which of them comes first."""
+"""The verdict on a model's predictions: every metric on its test nodes, and which of them comes first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from garnet.training import metrics
 from garnet.training.supervision import MOST_CLASSES
 
 IMBALANCED = 0.8
-"""Where one class has more than this share of the labelled nodes, accuracy says more of the labels than of a model."""
+"""If one class has more than this share of the labelled nodes, accuracy says more about the labels than the model."""
 
 Headline = Literal["accuracy", "balanced accuracy"]
 
@@ -28,30 +28,29 @@ class NeverFoundWarning(GarnetWarning):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How good predictions are, in all figures at once.
+    """How good predictions are, by all metrics at once.
 
-    Two classes have a positive one, the rarer among the labelled nodes, or class 1 where both are as many. F1 and
-    average precision are then those of the positive class; of more classes, they and the AUC are means over classes,
-    each against the rest.
+    With two classes, the rarer among the labelled nodes is the positive one, or class 1 in a tie. F1
+    and average precision are then those of the positive class; with more classes, they and the AUC are means over
+    classes, each against the rest.
 
     Attributes:
-        nodes: on how many it rests: test nodes with a label, unless others were asked for.
-        counts: how many of these each class has.
-        largest: the largest class of all labelled nodes of the graph.
-        largest_share: what share of them it has.
-        headline: the figure that fits the labels: `balanced accuracy` where `largest_share` is above 0.8, else
-            `accuracy`.
-        accuracy: share of the nodes that are right.
+        nodes: number of nodes it is based on: test nodes with a label, unless others were asked for.
+        counts: number of these in each class.
+        largest: the largest class among all labelled nodes of the graph.
+        largest_share: its share of them.
+        headline: the metric that suits the labels: `balanced accuracy` if `largest_share` exceeds 0.8, else `accuracy`.
+        accuracy: share of the nodes that are classified correctly.
         balanced_accuracy: mean recall of the classes.
-        always_largest: accuracy of saying the largest class everywhere; below it, a model has learnt nothing.
-        positive: the class that is to be found, of two; None of more.
-        f1: of the positive class, of two; else macro F1.
+        always_largest: accuracy of predicting the largest class everywhere; below it, a model has learnt nothing.
+        positive: the class to find, of two; None if there are more.
+        f1: F1 of the positive class if there are two; else macro F1.
         macro_f1: mean F1 of the classes.
-        auc: area under the ROC curve; 0.5 is chance. NaN where all nodes are of one class.
+        auc: area under the ROC curve; 0.5 is chance. NaN if all nodes are of one class.
         average_precision: area under the curve of precision over recall.
-        recall: of each class, NaN where no node has it.
-        precision: of each class, NaN where it is never predicted.
-        never_predicted: the classes that some node has and none is predicted to have.
+        recall: of each class, NaN if no node has it.
+        precision: of each class, NaN if it is never predicted.
+        never_predicted: classes that some node has but none is predicted to have.
     """
 
     nodes: int
@@ -80,13 +79,13 @@ class Verdict:
         predicted: NDArray[np.integer] | None = None,
         known: NDArray[np.integer] | None = None,
     ) -> Verdict:
-        """The verdict on predictions of some nodes.
+        """The verdict on predictions for some nodes.
 
         Args:
             probabilities: (k, classes) of each node.
             labels: (k,) true classes.
-            predicted: (k,) classes; None takes the likeliest.
-            known: labels of all labelled nodes, which decide on the headline and the positive class; None takes these.
+            predicted: (k,) predicted classes; None takes the likeliest.
+            known: labels of all labelled nodes, which decide the headline and the positive class; None takes `labels`.
 
         Raises:
             GraphError: there is no node, or there are too many classes.
@@ -133,17 +132,17 @@ class Verdict:
 
     @property
     def never_found(self) -> tuple[int, ...]:
-        """The classes that some node has and of which none is found, predicted elsewhere or not."""
+        """The classes that some node has but of which none is found, predicted elsewhere or not."""
         return tuple(one for one, share in enumerate(self.recall) if share == 0)
 
     @property
     def score(self) -> float:
-        """The figure that the headline names."""
+        """The metric that the headline names."""
         return self.balanced_accuracy if self.headline == "balanced accuracy" else self.accuracy
 
     @property
     def imbalanced(self) -> bool:
-        """Whether accuracy says more of the labels than of the model."""
+        """Whether accuracy says more about the labels than about the model."""
         return self.headline != "accuracy"
 
     def __str__(self) -> str:
@@ -177,7 +176,7 @@ def confusion_of(predicted: NDArray[np.integer], labels: NDArray[np.integer], *,
     Args:
         predicted: (k,) classes.
         labels: (k,) true classes.
-        classes: at least so many rows.
+        classes: least number of rows.
 
     Raises:
         GraphError: there are too many classes for such a matrix.
@@ -189,11 +188,11 @@ def confusion_of(predicted: NDArray[np.integer], labels: NDArray[np.integer], *,
 
 
 def never_found(verdicts: Iterable[Verdict], cure: str = "") -> list[str]:
-    """A sentence on the classes of which some models, each with its verdict on the same nodes, find none; or nothing.
+    """A sentence on the classes that models fail to find, given their verdicts on the same nodes; or nothing.
 
     Args:
-        verdicts: of one or more models.
-        cure: what to do about it, in words that follow "try"; none are fine.
+        verdicts: verdicts on one or more models.
+        cure: what to do about it, in words that follow "try"; may be empty.
     """
     found = list(verdicts)
     missed = sorted({one for verdict in found for one in verdict.never_found})

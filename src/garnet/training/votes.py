@@ -1,4 +1,4 @@
-"""Who decided, where several models give one answer."""
+"""Which member decided, if several models give one answer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from garnet.backbones.base import Parameters
 class Votes:
     """How several models, the members of a committee, came to one answer.
 
-    It is small beside what they computed, so that a predictor can keep it: some ten bytes a member and node.
+    It is small enough for a predictor to keep: some ten bytes per member and node.
 
     Attributes:
-        members: what each is called.
-        weights: (members,) what each counts where no edge is doubted.
-        say: (members, n) what each counts at a node; they add up to one.
-        doubt: (members, n) share of what each reads at a node that is probably made up.
+        members: their names.
+        weights: (members,) weight of each where no edge is doubted.
+        say: (members, n) weight of each at a node; these add up to one.
+        doubt: (members, n) share of a member's input at a node that is probably made up.
         predictions: (members, n) the class each would have chosen.
-        decided: (n,) by its place, the member that spoke most for the class that was chosen.
-        strength: how much edges counted, from 0 to 1, where beliefs that the members taught gave the answer
-            (`garnet.defenses.beliefs`); None where the members themselves did.
+        decided: (n,) index of the member that contributed most to the chosen class.
+        strength: weight of the edges, from 0 to 1, if beliefs taught by the members gave the answer
+        (`garnet.defenses.beliefs`); None if the members themselves did.
     """
 
     members: tuple[str, ...]
@@ -45,12 +45,12 @@ class Votes:
         """The votes behind an answer.
 
         Args:
-            members: what each is called.
+            members: their names.
             weights: (members,) logarithms, up to a constant.
             said: (members, n, classes) log-probabilities.
             say: (members, n) logarithms.
             doubt: (members, n) shares.
-            chosen: (n,) the classes that all of them together chose.
+            chosen: (n,) the classes that they chose together.
         """
         spoke = say + said.gather(2, chosen.expand(len(said), -1)[..., None])[..., 0]
         return cls(
@@ -64,18 +64,18 @@ class Votes:
 
     @property
     def decided_shares(self) -> NDArray[np.float64]:
-        """(members,) at which share of the nodes each decided."""
+        """(members,) share of the nodes at which each decided."""
         return np.bincount(self.decided, minlength=len(self.members)) / max(len(self.decided), 1)
 
     def disagreement(self, chosen: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """(n,) how much of the say is with members that would have chosen another class than `chosen`, (n,)."""
+        """(n,) total weight of the members that would have chosen another class than `chosen`, (n,)."""
         return np.asarray(np.where(self.predictions == chosen, 0, self.say).sum(axis=0), dtype=np.float32)
 
 
 @runtime_checkable
 class Voting(Protocol):
-    """A backbone of several models, which can say who of them decided."""
+    """A backbone of several models, which can say which of them decided."""
 
     def decide(self, parameters: Parameters, inputs: Any) -> tuple[Tensor, Votes]:
-        """(n, classes) logits of one such backbone, S = 1, in evaluation, and how its members came to them."""
+        """(n, classes) logits of one such backbone, S = 1, in evaluation, and how its members arrived at them."""
         ...
