@@ -249,8 +249,9 @@ def undisturbed(source, tmp_path_factory):
     return tables(output)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="locks and signals of POSIX")
-@pytest.mark.parametrize("names", [USUAL, pytest.param(KILLED.keys() - USUAL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("names", [USUAL, KILLED.keys() - USUAL])
 def test_killed_anywhere_the_same_call_gives_the_same_tables(source, undisturbed, tmp_path, names):
     names = sorted(names)
     for name in names:

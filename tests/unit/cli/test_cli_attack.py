@@ -317,6 +317,7 @@ def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(long_attack, tmp_path):
     assert (tmp_path / "poison.npz").read_bytes() == resumed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 def test_ctrl_c_before_the_first_change_writes_nothing(long_attack, tmp_path):
     running = long_attack()

@@ -284,7 +284,8 @@ DEADLY = ["_alone", "_remainder", "_mixed", "_dot", "times", "_plant_strip"]
 DEADLY += ["_search_part", "_seen", "score_tile", "revise_tile", "gather_strip"]
 
 
-@pytest.mark.parametrize("task", ["take_part", *(pytest.param(one, marks=pytest.mark.slow) for one in DEADLY)])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["take_part", *DEADLY])
 def test_a_worker_that_dies_in_a_task_changes_nothing(processes, alone, tmp_path, task):
     require_survived(processes, alone, tmp_path, task)
 
