@@ -149,7 +149,8 @@ def glance(*figures: Mapping[str, Any]) -> str:
         )
     )
     rows.append((
-        f"purify {disk['edges_before'] / 1e6:.0f} M edges from disk, by default", f"{cores}, {disk['memory'].replace('GB', ' GB')}",
+        f"purify {disk['edges_before'] / 1e6:.0f} M edges from disk, by default",
+        f"{cores}, {disk['memory'].replace('GB', ' GB')}",
         f"{disk['seconds'] / 60:.0f} min", f"{disk['peak_bytes'] / 1e9:.1f} GB held",
     ))  # fmt: skip
     run, alone = workers["runs"][0], workers["in_memory"][0]
